@@ -1,0 +1,85 @@
+//! Where a call runs.
+
+use libc::c_long;
+
+use crate::Memory;
+use crate::family;
+use crate::native::is_native;
+use crate::walk::{Spec, u64_at};
+
+/// Where a call runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// The guest's kernel runs it alone.
+    Native,
+    /// Forwarded, then also run by the guest's kernel.
+    Both,
+    /// It changes the map: the engine does it on both sides.
+    Memory,
+    /// Forwarded; the engine adds the time spent abroad.
+    CpuTime,
+    /// A timer of CPU time: the guest's kernel runs it.
+    CpuTimer,
+    /// Forwarded as the table says.
+    Forward,
+    /// It brings the process home, for this reason.
+    Home(&'static str),
+}
+
+/// Where call `nr` runs.
+pub fn class(nr: u64, args: &[u64; 6]) -> Class {
+    if let Ok(n) = c_long::try_from(nr) {
+        match n {
+            libc::SYS_rt_sigaction | libc::SYS_rt_sigprocmask | libc::SYS_sigaltstack => {
+                return Class::Both;
+            }
+            libc::SYS_mmap
+            | libc::SYS_munmap
+            | libc::SYS_mprotect
+            | libc::SYS_mremap
+            | libc::SYS_madvise
+            | libc::SYS_brk => return Class::Memory,
+            libc::SYS_getrusage | libc::SYS_times => return Class::CpuTime,
+            libc::SYS_clock_gettime if clock_owner(args[0]).is_some() => return Class::CpuTime,
+            libc::SYS_setitimer | libc::SYS_getitimer if is_native(nr, args) => {
+                return Class::CpuTimer;
+            }
+            _ => {}
+        }
+    }
+    if is_native(nr, args) {
+        return Class::Native;
+    }
+    match family::spec(nr, args) {
+        Spec::Home(reason) => Class::Home(reason),
+        Spec::Items(_) | Spec::Walk(_) => Class::Forward,
+    }
+}
+
+/// Whose CPU time the clock with this id measures: a process or thread id, 0 for the caller; `None` if it is no CPU clock.
+/// Time abroad is added only to clocks of the caller, which may also name itself by its own id.
+pub fn clock_owner(id: u64) -> Option<u32> {
+    match id as i32 {
+        libc::CLOCK_PROCESS_CPUTIME_ID | libc::CLOCK_THREAD_CPUTIME_ID => Some(0),
+        // The three low bits say what is measured; 3 is a clock behind a file descriptor.
+        id if id < 0 && id & 3 != 3 => Some(!(id >> 3) as u32),
+        _ => None,
+    }
+}
+
+/// The mask that a call sets while it waits (`rt_sigsuspend`, `ppoll`, `pselect6`, `epoll_pwait`): handlers that interrupt it run
+/// although the guest's own mask may block their signals. `None` if it sets none, or if its bytes can't be read.
+pub fn temporary_mask(nr: u64, args: &[u64; 6], mem: &mut dyn Memory) -> Option<u64> {
+    let mut read = |addr: u64, len: usize| {
+        let mut buf = vec![0u8; len];
+        (addr != 0 && mem.read(addr, &mut buf) == len).then_some(buf)
+    };
+    let at = match c_long::try_from(nr).ok()? {
+        libc::SYS_rt_sigsuspend => args[0],
+        libc::SYS_ppoll => args[3],
+        libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => args[4],
+        libc::SYS_pselect6 => u64_at(&read(args[5], 16)?, 0),
+        _ => return None,
+    };
+    read(at, 8).map(|b| u64_at(&b, 0))
+}

@@ -1,0 +1,173 @@
+//! The words of the command line.
+
+use clap::{Args as ClapArgs, Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Make a set of Linux machines behave like one computer.
+///
+/// PANDO_SOCKET names the local daemon's socket and PANDO_STATE its state directory, where they are not the usual ones.
+#[derive(Parser)]
+#[command(name = "pando", version, disable_help_subcommand = true)]
+pub struct Args {
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What to do.
+#[derive(Subcommand)]
+pub enum Verb {
+    /// Be a node: the daemon.
+    Node(NodeOptions),
+    /// Make a new cluster, with this machine as its first node.
+    Init(InitOptions),
+    /// Print a token with which one machine may join the cluster.
+    Token {
+        /// Seconds that it works.
+        #[arg(long, value_name = "SECONDS")]
+        valid_s: Option<u64>,
+    },
+    /// Join the cluster that a token belongs to.
+    Join(JoinOptions),
+    /// Show the nodes of the cluster.
+    Nodes {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run a program here or at another node; it looks as if it ran here.
+    Run(RunOptions),
+    /// Move a running process to a node, `home`, or to the `best` node.
+    Move {
+        /// The process.
+        pid: u32,
+        /// A node's name, `home` or `best`.
+        dest: String,
+    },
+    /// Show the processes that were moved or started with `pando run`.
+    Ps {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say whether a process can move, would, and why not.
+    Explain {
+        /// The process.
+        pid: u32,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what happened.
+    Events {
+        /// Go on showing what happens.
+        #[arg(short, long)]
+        follow: bool,
+        /// Print JSON, one object a line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Watch real programs spread over nodes on this machine.
+    #[command(disable_help_flag = true)]
+    Demo {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+    /// Several nodes on this machine.
+    #[command(disable_help_flag = true)]
+    Testbed {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+    /// Measure how fast moving is.
+    #[command(disable_help_flag = true)]
+    Bench {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+    /// Write the manual pages.
+    #[command(name = "__man", hide = true)]
+    Man {
+        /// Where to.
+        dir: PathBuf,
+    },
+    /// Print completions for a shell.
+    #[command(name = "__completions", hide = true)]
+    Completions {
+        /// Which.
+        shell: clap_complete::Shell,
+    },
+}
+
+/// `pando node`.
+#[derive(ClapArgs)]
+pub struct NodeOptions {
+    /// The node's name; must be its identity's.
+    #[arg(long)]
+    pub name: Option<String>,
+    /// State directory.
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+    /// Where other nodes connect.
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub listen: Option<String>,
+    /// What to tell other nodes instead, where addresses are translated.
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub advertise: Option<String>,
+    /// Socket of the local API.
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// Configuration file.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Print the configuration that would be in effect, limits included, and stop.
+    #[arg(long)]
+    pub print_config: bool,
+}
+
+/// `pando init`.
+#[derive(ClapArgs)]
+pub struct InitOptions {
+    /// The node's name; the host's if nothing is said.
+    #[arg(long)]
+    pub name: Option<String>,
+    /// The cluster's name.
+    #[arg(long, default_value = "pando")]
+    pub cluster: String,
+    /// State directory.
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+}
+
+/// `pando join`.
+#[derive(ClapArgs)]
+pub struct JoinOptions {
+    /// What `pando token` printed; `-` reads it from standard input, so that it does not show in `ps`.
+    pub token: String,
+    /// The node's name; the host's if nothing is said.
+    #[arg(long)]
+    pub name: Option<String>,
+    /// State directory.
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+    /// Where the node will listen.
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub listen: Option<String>,
+    /// Configuration file.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// `pando run`.
+#[derive(ClapArgs)]
+pub struct RunOptions {
+    /// Where: a node's name or `best`. If nothing is said it starts here and may be moved.
+    #[arg(long, value_name = "NODE")]
+    pub node: Option<String>,
+    /// Don't wait: print its pid. Its input is empty; output goes on to a file or terminal, not to a pipe.
+    #[arg(short, long)]
+    pub detach: bool,
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}

@@ -1,0 +1,67 @@
+//! The pando command: one program for the user's verbs, the daemon and the engine's helpers.
+#![warn(missing_docs)]
+
+mod args;
+mod cluster;
+mod manual;
+mod run;
+mod show;
+
+use args::{Args, Verb};
+use clap::Parser;
+use pando_node::client::Client;
+use pando_node::place::Place;
+use pando_node::sys;
+use std::ffi::OsString;
+
+fn main() {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let status = match words.get(1).and_then(|w| w.to_str()) {
+        // Before anything else: helpers start often, and must inherit no decision of the command line's.
+        Some("__deputy") => pando_migrate::deputy_main(),
+        Some("__guest") => pando_migrate::guest_main(),
+        Some("testbed") => pando_testbed::cli(words[2..].to_vec()),
+        Some("demo") => pando_testbed::demo(words[2..].to_vec()),
+        Some("bench") => pando_testbed::bench(words[2..].to_vec()),
+        Some(word) if pando_testbed::is_hidden(word) => pando_testbed::hidden(word, words[2..].to_vec()),
+        _ => {
+            // `pando ps | head` ends quietly, as other programs do: Rust ignores the signal unless told otherwise.
+            sys::default_signals(&[libc::SIGPIPE]);
+            act(Args::parse_from(words))
+        }
+    };
+    std::process::exit(status);
+}
+
+fn act(args: Args) -> i32 {
+    let done = match args.verb {
+        Verb::Node(options) => cluster::node(options),
+        Verb::Init(options) => cluster::init(options),
+        Verb::Token { valid_s } => cluster::token(&client(), valid_s),
+        Verb::Join(options) => cluster::join(options),
+        Verb::Nodes { json } => show::nodes(&client(), json),
+        Verb::Run(options) => return run::run(&client(), options),
+        Verb::Move { pid, dest } => show::mv(&client(), pid, dest),
+        Verb::Ps { json } => show::ps(&client(), json),
+        Verb::Explain { pid, json } => show::explain(&client(), pid, json),
+        Verb::Events { follow, json } => show::events(&client(), follow, json),
+        Verb::Man { dir } => manual::pages(&dir),
+        Verb::Completions { shell } => {
+            manual::completions(shell);
+            Ok(())
+        }
+        // Taken by `main`; here so that `--help` shows them.
+        Verb::Testbed { .. } | Verb::Demo { .. } | Verb::Bench { .. } => Ok(()),
+    };
+    match done {
+        Ok(()) => 0,
+        Err(text) => {
+            eprintln!("pando: {text}");
+            1
+        }
+    }
+}
+
+fn client() -> Client {
+    Client::new(&Place::find(None, None, None).socket)
+}

@@ -1,0 +1,154 @@
+//! `pando run`: the program is our child in the caller's own session, with its terminal, directory and
+//! credentials; we wait for it and end as it ended. The terminal sends its signals to both of us, so nothing is
+//! forwarded.
+
+use crate::args::RunOptions;
+use pando_node::client::{Client, ClientError};
+use pando_node::sys;
+use pando_node::views::{Event, Info, MoveAnswer, MoveRequest, Process, RegisterRequest};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// Exit statuses as shells have them.
+const NOT_FOUND: i32 = 127;
+const NOT_EXECUTABLE: i32 = 126;
+/// How long a program may take to map its libraries before it is moved all the same.
+const FIRST_MOMENTS: Duration = Duration::from_millis(200);
+/// How long after its end the daemon may take to say that it was lost.
+const LAST_WORDS: Duration = Duration::from_millis(300);
+const STEP: Duration = Duration::from_millis(2);
+
+/// Runs it; gives our exit status.
+pub fn run(client: &Client, options: RunOptions) -> i32 {
+    let daemon: Result<Info, ClientError> = client.get("/v1/info");
+    if let (Err(e), Some(node)) = (&daemon, &options.node) {
+        eprintln!("pando: it runs here and not at {node}: {e}");
+    }
+    let child = match start(&options, daemon.as_ref().ok().map(|d| d.pid)) {
+        Ok(child) => child,
+        Err(e) => {
+            eprintln!("pando: {}: {e}", options.command[0].to_string_lossy());
+            return if e.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
+        }
+    };
+    let pid = child.id();
+    if options.detach {
+        println!("{pid}");
+    }
+    let place = daemon.is_ok().then_some(());
+    if options.detach {
+        let moved = place.map_or(Ok(()), |()| settle(client, pid, options.node.as_deref()));
+        return moved.map_or_else(|text| complain(&text), |()| 0);
+    }
+    let mover = place.map(|()| {
+        let (client, node) = (client.clone(), options.node);
+        // Beside the waiting, which must see the end of the program whatever the daemon does.
+        std::thread::spawn(move || settle(&client, pid, node.as_deref()).map_err(|text| complain(&text)))
+    });
+    let status = wait(child);
+    drop(mover);
+    if status == 128 + libc::SIGKILL {
+        tell_loss(client, pid);
+    }
+    status
+}
+
+/// A program that was lost with another node ends as if killed: says what the daemon knows of it.
+fn tell_loss(client: &Client, pid: u32) {
+    let start = Instant::now();
+    let about = format!("process {pid} ");
+    while start.elapsed() < LAST_WORDS {
+        let events: Result<Vec<Event>, _> = client.get("/v1/events");
+        let Ok(events) = events else { return };
+        let lost = events.iter().rev().find(|e| e.kind == "lost" && e.text.starts_with(&about));
+        if let Some(event) = lost {
+            eprintln!("pando: {}", event.text);
+            return;
+        }
+        std::thread::sleep(STEP * 10);
+    }
+}
+
+fn complain(text: &str) -> i32 {
+    eprintln!("pando: {text}");
+    1
+}
+
+fn start(options: &RunOptions, daemon: Option<u32>) -> io::Result<Child> {
+    let mut command = Command::new(&options.command[0]);
+    command.args(&options.command[1..]);
+    if options.detach {
+        command.stdin(Stdio::null());
+        // Whoever reads our pid from a pipe must not wait for the program's end.
+        if is_pipe(&io::stdout()) {
+            command.stdout(Stdio::null());
+        }
+        if is_pipe(&io::stderr()) {
+            command.stderr(Stdio::null());
+        }
+    } else {
+        // What the terminal sends to the group is the program's business; we live on to tell its status.
+        sys::ignore_signals(&[libc::SIGINT, libc::SIGQUIT]);
+    }
+    sys::prepare_program(&mut command, daemon, options.detach);
+    command.spawn()
+}
+
+fn is_pipe(stream: &impl AsFd) -> bool {
+    let copy = stream.as_fd().try_clone_to_owned().map(File::from);
+    copy.and_then(|f| f.metadata()).is_ok_and(|m| m.file_type().is_fifo())
+}
+
+/// Tells the daemon of the program, and has it moved if that was asked.
+fn settle(client: &Client, pid: u32, node: Option<&str>) -> Result<(), String> {
+    let known: Result<Process, _> = client.post("/v1/register", &RegisterRequest { pid });
+    let Some(node) = node else {
+        // It runs, and that is what was asked; that nobody may move it is worth no message.
+        return Ok(());
+    };
+    if let Err(e) = known {
+        return if ended(pid) { Ok(()) } else { Err(format!("process {pid} stays here: {e}")) };
+    }
+    let start = Instant::now();
+    while start.elapsed() < FIRST_MOMENTS && !ended(pid) && !has_begun(pid) {
+        std::thread::sleep(STEP);
+    }
+    let request = MoveRequest { pid, dest: node.to_owned(), reason: Some("run".into()) };
+    match client.post::<_, MoveAnswer>("/v1/move", &request) {
+        Ok(_) => Ok(()),
+        Err(_) if ended(pid) => Ok(()),
+        Err(e) => Err(format!("process {pid} stays here: {e}")),
+    }
+}
+
+fn ended(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(')').next().is_none_or(|rest| matches!(rest.trim_start().chars().next(), None | Some('Z' | 'X')))
+}
+
+/// It has used some CPU, or sleeps: the loader is done, as far as one can see from here.
+fn has_begun(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let Some((_, rest)) = stat.rsplit_once(')') else {
+        return true;
+    };
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    let user_ticks: u64 = fields.get(11).and_then(|f| f.parse().ok()).unwrap_or(0);
+    fields.first() == Some(&"S") || user_ticks >= 2
+}
+
+fn wait(mut child: Child) -> i32 {
+    match child.wait() {
+        Ok(status) => as_shells_do(status),
+        Err(e) => complain(&format!("waiting for it: {e}")),
+    }
+}
+
+fn as_shells_do(status: ExitStatus) -> i32 {
+    status.code().or_else(|| status.signal().map(|s| 128 + s)).unwrap_or(1)
+}

@@ -1,0 +1,61 @@
+//! `pando run`: the program ends as it would without us.
+
+mod lab;
+
+use lab::{Lab, fails, ok, pando, this_program, until};
+use pando_node::views::Process;
+
+/// Run by a daemon as its engine; nothing in an ordinary run of the tests.
+#[test]
+fn __deputy() {
+    lab::fake::deputy();
+}
+
+fn status(words: &[&str], socket: &std::path::Path) -> (Option<i32>, String) {
+    let output = pando().arg("run").args(words).env("PANDO_SOCKET", socket).output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn the_status_is_the_programs_own() {
+    let lab = Lab::new(1, "");
+    let nowhere = lab.dir.join("nowhere");
+    for socket in [&lab.nodes[0].socket, &nowhere] {
+        let code = |script: &str| status(&["/bin/sh", "-c", script], socket);
+        assert_eq!(code("exit 0"), (Some(0), String::new()));
+        assert_eq!(code("exit 42"), (Some(42), String::new()));
+        assert_eq!(code("kill -TERM $$").0, Some(128 + 15));
+        assert_eq!(code("kill -INT $$").0, Some(128 + 2), "ignoring it is our own business");
+        assert_eq!(status(&["/no/such/program"], socket).0, Some(127));
+        assert_eq!(status(&["/etc/passwd"], socket).0, Some(126));
+        let echoed = ok(pando().args(["run", "echo", "--node", "x", "-d"]).env("PANDO_SOCKET", socket));
+        assert_eq!(echoed, "--node x -d\n", "the program's options are its own");
+    }
+    let (code, said) = status(&["--node", "n2", "/bin/sh", "-c", "exit 3"], &nowhere);
+    assert_eq!(code, Some(3));
+    assert!(said.contains("it runs here and not at n2") && said.contains("pando node"), "{said}");
+    let (code, said) = status(&["--node", "n9", "sleep", "0.5"], &lab.nodes[0].socket);
+    assert_eq!(code, Some(0));
+    assert!(said.contains("stays here: there is no node n9"), "{said}");
+}
+
+#[test]
+fn a_program_is_known_and_goes_where_it_was_told() {
+    let lab = Lab::new(2, &format!("engine_program = {:?}", this_program()));
+    let n1 = &lab.nodes[0];
+    let pid: u32 = ok(&mut n1.cli(&["run", "-d", "--node", "n2", "sleep", "1000"])).trim().parse().unwrap();
+    let known: Process = n1.process(pid).unwrap();
+    lab::signal(pid, "KILL");
+    assert_eq!((known.place.as_str(), known.moves, known.records[0].reason.as_str()), ("n2", 1, "run"));
+    let mut child = n1.cli(&["run", "--node", "best", "sleep", "1000"]).spawn().unwrap();
+    let known: Process = until("it is away", || {
+        let all: Vec<Process> = n1.client().get("/v1/processes").unwrap();
+        all.into_iter().find(|p| p.pid != pid && p.place == "n2")
+    });
+    let stat = std::fs::read_to_string(format!("/proc/{}/status", known.pid)).unwrap();
+    assert!(stat.contains(&format!("PPid:\t{}\n", child.id())), "our child: {stat}");
+    lab::signal(known.pid, "TERM");
+    assert_eq!(child.wait().unwrap().code(), Some(128 + 15));
+    let listed = fails(&mut n1.cli(&["explain", &known.pid.to_string()]));
+    assert!(listed.contains("there is no process"), "{listed}");
+}

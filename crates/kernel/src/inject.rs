@@ -1,0 +1,171 @@
+//! Making a stopped tracee run system calls, by a page of code of ours in its memory.
+//!
+//! The code is `syscall; int3` for one call and a loop over a table for many. `int3` reports by a stop with
+//! SIGTRAP, so a call that blocks, or is interrupted, looks exactly as if the program had made it.
+
+use crate::memory::ProcessMemory;
+use crate::ptrace::{Registers, Stop, Tracee};
+use std::io;
+
+/// Signals blocked while injected code runs: all but SIGTRAP. A blocked trap would still be reported, but the kernel would
+/// reset the program's handler for it on the way (`force_sig`).
+pub const QUIET: u64 = !(1 << (libc::SIGTRAP - 1));
+
+/// Machine code at the start of the hole.
+pub const CODE: [u8; 58] = [
+    0x0f, 0x05, // 0: syscall
+    0xcc, // 2: int3
+    0x90, // 3: nop
+    // 4: one round of the table: rbx = entry, r12 = entries left
+    0x48, 0x8b, 0x03, // mov rax,[rbx]
+    0x48, 0x8b, 0x7b, 0x08, // mov rdi,[rbx+8]
+    0x48, 0x8b, 0x73, 0x10, // mov rsi,[rbx+16]
+    0x48, 0x8b, 0x53, 0x18, // mov rdx,[rbx+24]
+    0x4c, 0x8b, 0x53, 0x20, // mov r10,[rbx+32]
+    0x4c, 0x8b, 0x43, 0x28, // mov r8,[rbx+40]
+    0x4c, 0x8b, 0x4b, 0x30, // mov r9,[rbx+48]
+    0x0f, 0x05, // 31: syscall
+    0x48, 0x89, 0x43, 0x38, // mov [rbx+56],rax
+    0x48, 0x83, 0xc3, 0x40, // add rbx,64
+    0x49, 0xff, 0xcc, // dec r12
+    0x75, 0xd6, // jnz 4
+    0xcc, // int3
+    0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90,
+];
+/// Offset of the single call.
+pub const SINGLE: u64 = 0;
+/// Where a finished single call stops (one past the int3).
+pub const SINGLE_DONE: u64 = 3;
+/// Where the kernel returns to from the single call.
+pub const SINGLE_RETURN: u64 = 2;
+/// Offset of the table loop.
+pub const TABLE: u64 = 4;
+/// Where the kernel returns to from a call of the table: the address a seccomp filter sees.
+pub const TABLE_RETURN: u64 = 33;
+/// Entries that fit the table.
+pub const TABLE_ENTRIES: usize = 512;
+/// Bytes of table.
+pub const TABLE_BYTES: u64 = TABLE_ENTRIES as u64 * 64;
+
+/// One system call to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    /// Number.
+    pub nr: u64,
+    /// Arguments.
+    pub args: [u64; 6],
+}
+
+/// Shorthand.
+pub fn call(nr: i64, args: &[u64]) -> Call {
+    let mut a = [0; 6];
+    a[..args.len()].copy_from_slice(args);
+    Call { nr: nr as u64, args: a }
+}
+
+/// What can go wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum InjectError {
+    /// ptrace failed.
+    #[error("tracing failed: {0}")]
+    Trace(#[from] io::Error),
+    /// The tracee ended; raw wait status.
+    #[error("the process ended (wait status {0:#x})")]
+    Gone(i32),
+    /// Something else stopped the tracee.
+    #[error("the process stopped unexpectedly ({0:?})")]
+    Unexpected(Stop),
+}
+
+/// Registers that make `call` run at `ip`, other registers from `base`.
+pub fn registers_for(base: &Registers, ip: u64, call: &Call) -> Registers {
+    let mut r = *base;
+    r.rip = ip;
+    r.rax = call.nr;
+    r.orig_rax = u64::MAX;
+    r.rdi = call.args[0];
+    r.rsi = call.args[1];
+    r.rdx = call.args[2];
+    r.r10 = call.args[3];
+    r.r8 = call.args[4];
+    r.r9 = call.args[5];
+    r
+}
+
+/// Waits for the trap at the end of injected code. Other stops that do not matter are continued.
+fn wait_trap(tracee: Tracee, step: bool) -> Result<(), InjectError> {
+    let mut stopped = false;
+    loop {
+        match tracee.wait(true)? {
+            Some(Stop::Signal(libc::SIGTRAP)) => {
+                if stopped {
+                    crate::signal::kill(tracee.pid, libc::SIGSTOP)?;
+                }
+                return Ok(());
+            }
+            // Also a group stop: it lasts, and shows again when the tracee is let go.
+            Some(Stop::Event(_)) if step => tracee.step(0)?,
+            Some(Stop::Event(_)) => tracee.cont(0)?,
+            Some(Stop::Signal(libc::SIGSTOP)) => {
+                // Can't be blocked. It is put off: sent again, it waits for the next time the tracee runs.
+                stopped = true;
+                if step { tracee.step(0)? } else { tracee.cont(0)? }
+            }
+            Some(Stop::Gone(status)) => return Err(InjectError::Gone(status)),
+            Some(other) => return Err(InjectError::Unexpected(other)),
+            None => {}
+        }
+    }
+}
+
+/// Runs one call at a `syscall` instruction that the tracee already has, by a single step. The tracee must be
+/// stopped with all signals blocked; its registers are left changed.
+pub fn step_call(tracee: Tracee, base: &Registers, syscall_ip: u64, call: &Call) -> Result<i64, InjectError> {
+    tracee.set_registers(&registers_for(base, syscall_ip, call))?;
+    tracee.step(0)?;
+    wait_trap(tracee, true)?;
+    Ok(tracee.registers()?.rax as i64)
+}
+
+/// Runs `calls` by the table at `table` with the code at `code`; returns their results. The tracee must be stopped
+/// with all signals blocked; its registers are left changed.
+pub fn table_calls(
+    tracee: Tracee,
+    memory: &ProcessMemory,
+    base: &Registers,
+    code: u64,
+    table: u64,
+    calls: &[Call],
+) -> Result<Vec<i64>, InjectError> {
+    let mut results = Vec::with_capacity(calls.len());
+    for chunk in calls.chunks(TABLE_ENTRIES) {
+        let mut bytes = Vec::with_capacity(chunk.len() * 64);
+        for c in chunk {
+            bytes.extend_from_slice(&c.nr.to_le_bytes());
+            for a in c.args {
+                bytes.extend_from_slice(&a.to_le_bytes());
+            }
+            bytes.extend_from_slice(&0u64.to_le_bytes());
+        }
+        if memory.write(table, &bytes) != bytes.len() {
+            return Err(InjectError::Trace(io::Error::other("cannot write the call table")));
+        }
+        let mut r = *base;
+        r.rip = code + TABLE;
+        r.orig_rax = u64::MAX;
+        r.rbx = table;
+        r.r12 = chunk.len() as u64;
+        tracee.set_registers(&r)?;
+        tracee.cont(0)?;
+        wait_trap(tracee, false)?;
+        if !memory.read_all(table, &mut bytes) {
+            return Err(InjectError::Trace(io::Error::other("cannot read the call table")));
+        }
+        for entry in bytes.chunks_exact(64) {
+            let mut v = [0; 8];
+            v.copy_from_slice(&entry[56..]);
+            results.push(i64::from_le_bytes(v));
+        }
+    }
+    Ok(results)
+}

@@ -1,0 +1,38 @@
+//! Safe faces of the kernel facilities Pando uses: ptrace, userfaultfd, pagemap, seccomp, namespaces, procfs.
+//!
+//! One facility, one module, one name. Almost all `unsafe` of the project lives here.
+
+pub mod clock;
+pub mod heap;
+pub mod inject;
+pub mod lease;
+pub mod memory;
+pub mod notify;
+pub mod pagemap;
+pub mod pidfd;
+pub mod poll;
+pub mod procfs;
+pub mod ptrace;
+pub mod sandbox;
+pub mod scm;
+pub mod signal;
+pub mod uffd;
+pub mod vdso;
+
+/// Bytes in a page.
+pub const PAGE: u64 = 4096;
+
+/// Rounds down to a page boundary.
+pub fn page_floor(addr: u64) -> u64 {
+    addr & !(PAGE - 1)
+}
+
+/// Rounds up to a page boundary.
+pub fn page_ceil(addr: u64) -> u64 {
+    addr.saturating_add(PAGE - 1) & !(PAGE - 1)
+}
+
+/// Turns a `-1` result into the `errno` error.
+pub(crate) fn check(result: i64) -> std::io::Result<i64> {
+    if result == -1 { Err(std::io::Error::last_os_error()) } else { Ok(result) }
+}

@@ -1,0 +1,175 @@
+//! seccomp user notifications and the filter that asks for them.
+
+use crate::check;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+const RECV: u64 = 0xc050_2100;
+const SEND: u64 = 0xc018_2101;
+const SET_FLAGS: u64 = 0x4008_2104;
+const CONTINUE: u32 = 1;
+/// SECCOMP_SET_MODE_FILTER.
+pub const SET_MODE_FILTER: u64 = 1;
+/// NEW_LISTENER | WAIT_KILLABLE_RECV: the second is needed so that a signal never replays a call that
+/// was already received (ENGINE.md, 12).
+pub const FILTER_FLAGS: u64 = 1 << 3 | 1 << 5;
+
+#[repr(C)]
+#[derive(Default)]
+struct RawNotification {
+    id: u64,
+    pid: u32,
+    flags: u32,
+    nr: i32,
+    arch: u32,
+    instruction_pointer: u64,
+    args: [u64; 6],
+}
+#[repr(C)]
+struct RawResponse {
+    id: u64,
+    val: i64,
+    error: i32,
+    flags: u32,
+}
+
+/// A call that waits for an answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Notification {
+    /// Cookie for the answer.
+    pub id: u64,
+    /// System call number.
+    pub nr: u64,
+    /// Arguments.
+    pub args: [u64; 6],
+}
+
+/// The listener of one guest.
+#[derive(Debug)]
+pub struct Listener {
+    fd: OwnedFd,
+}
+
+impl Listener {
+    /// Takes over a listener descriptor.
+    pub fn new(fd: OwnedFd) -> Self {
+        // Wakes the answered thread on this CPU (SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP): we are about to sleep. Optional.
+        // SAFETY: the argument is a plain value.
+        unsafe { libc::ioctl(fd.as_raw_fd(), SET_FLAGS, 1u64) };
+        Listener { fd }
+    }
+
+    /// For poll.
+    pub fn raw(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// Receives a call; None when it went away (a signal came first) or the guest has ended.
+    pub fn receive(&self) -> Option<Notification> {
+        let mut n = RawNotification::default();
+        // SAFETY: SECCOMP_IOCTL_NOTIF_RECV writes a seccomp_notif, which RawNotification mirrors.
+        check(unsafe { i64::from(libc::ioctl(self.fd.as_raw_fd(), RECV, &mut n)) }).ok()?;
+        Some(Notification { id: n.id, nr: n.nr as u32 as u64, args: n.args })
+    }
+
+    fn send(&self, response: &RawResponse) -> io::Result<()> {
+        // SAFETY: SECCOMP_IOCTL_NOTIF_SEND reads a seccomp_notif_resp, which RawResponse mirrors.
+        check(unsafe { i64::from(libc::ioctl(self.fd.as_raw_fd(), SEND, response)) })?;
+        Ok(())
+    }
+
+    /// Answers with a result as the kernel returns it (-4095..-1 are errors; restart codes too).
+    pub fn answer(&self, id: u64, result: i64) -> io::Result<()> {
+        let failed = (-4095..0).contains(&result);
+        self.send(&RawResponse {
+            id,
+            val: if failed { 0 } else { result },
+            error: if failed { result as i32 } else { 0 },
+            flags: 0,
+        })
+    }
+
+    /// Lets the guest's own kernel run the call.
+    pub fn run_natively(&self, id: u64) -> io::Result<()> {
+        self.send(&RawResponse { id, val: 0, error: 0, flags: CONTINUE })
+    }
+}
+
+/// One classic BPF instruction (`struct sock_filter`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Instruction {
+    code: u16,
+    jt: u8,
+    jf: u8,
+    k: u32,
+}
+
+const LD_ABS: u16 = 0x20;
+const JEQ: u16 = 0x15;
+const RET: u16 = 0x06;
+const ALLOW: u32 = 0x7fff_0000;
+const USER_NOTIF: u32 = 0x7fc0_0000;
+const KILL: u32 = 0x8000_0000;
+const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
+
+/// A call that the guest's kernel may run by itself, optionally only when one argument has one of these values.
+#[derive(Clone, Debug)]
+pub struct Allowed {
+    /// System call number.
+    pub nr: u32,
+    /// Argument index and its allowed values (low 32 bits).
+    pub only: Option<(u8, Vec<u32>)>,
+}
+
+fn ins(code: u16, jt: u8, jf: u8, k: u32) -> Instruction {
+    Instruction { code, jt, jf, k }
+}
+
+/// Builds the guest's filter: `native` calls run in the guest's kernel, `helper_calls` only when made at the
+/// address `helper_ip` (the return address of the injected code), all others ask the supervisor.
+pub fn filter(native: &[Allowed], helper_calls: &[u32], helper_ip: u64) -> Vec<Instruction> {
+    let mut f = vec![ins(LD_ABS, 0, 0, 4), ins(JEQ, 1, 0, AUDIT_ARCH_X86_64), ins(RET, 0, 0, KILL)];
+    // Calls of the injected code: instruction_pointer is at offset 8 (low) and 12 (high).
+    let n = helper_calls.len() as u8;
+    f.push(ins(LD_ABS, 0, 0, 8));
+    f.push(ins(JEQ, 0, n + 5, helper_ip as u32));
+    f.push(ins(LD_ABS, 0, 0, 12));
+    f.push(ins(JEQ, 0, n + 3, (helper_ip >> 32) as u32));
+    f.push(ins(LD_ABS, 0, 0, 0));
+    for (i, &nr) in helper_calls.iter().enumerate() {
+        f.push(ins(JEQ, n - i as u8, 0, nr));
+    }
+    f.push(ins(RET, 0, 0, KILL));
+    f.push(ins(RET, 0, 0, ALLOW));
+    f.push(ins(LD_ABS, 0, 0, 0));
+    for a in native {
+        match &a.only {
+            None => f.extend([ins(JEQ, 0, 1, a.nr), ins(RET, 0, 0, ALLOW)]),
+            Some((index, values)) => {
+                let m = values.len() as u8;
+                // not this call: skip load, tests, notify, allow and reload nothing
+                f.push(ins(JEQ, 0, m + 3, a.nr));
+                f.push(ins(LD_ABS, 0, 0, 16 + 8 * u32::from(*index)));
+                for (i, &v) in values.iter().enumerate() {
+                    f.push(ins(JEQ, m - i as u8, 0, v));
+                }
+                f.push(ins(RET, 0, 0, USER_NOTIF));
+                f.push(ins(RET, 0, 0, ALLOW));
+            }
+        }
+    }
+    f.push(ins(RET, 0, 0, USER_NOTIF));
+    f
+}
+
+/// The filter as bytes, for the memory of the guest.
+pub fn filter_bytes(filter: &[Instruction]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(filter.len() * 8);
+    for i in filter {
+        out.extend_from_slice(&i.code.to_le_bytes());
+        out.extend_from_slice(&[i.jt, i.jf]);
+        out.extend_from_slice(&i.k.to_le_bytes());
+    }
+    out
+}

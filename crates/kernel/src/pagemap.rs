@@ -1,0 +1,108 @@
+//! PAGEMAP_SCAN (Linux 6.7): which pages are there, and which were written.
+
+use crate::check;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+const SCAN: u64 = 0xc060_6610;
+const WRITTEN: u64 = 1 << 1;
+const PRESENT: u64 = 1 << 3;
+const SWAPPED: u64 = 1 << 4;
+const PFNZERO: u64 = 1 << 5;
+const WP_MATCHING: u64 = 1;
+
+#[repr(C)]
+#[derive(Default)]
+struct Args {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    vec: u64,
+    vec_len: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
+}
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Region {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+/// An open `/proc/PID/pagemap`. Belongs to the address space at open.
+#[derive(Debug)]
+pub struct Pagemap {
+    file: File,
+}
+
+impl Pagemap {
+    /// Opens the pagemap of `pid`.
+    pub fn open(pid: i32) -> io::Result<Self> {
+        Ok(Pagemap { file: File::open(format!("/proc/{pid}/pagemap"))? })
+    }
+
+    fn scan(&self, start: u64, end: u64, mut template: Args) -> io::Result<Vec<(u64, u64)>> {
+        let mut out: Vec<(u64, u64)> = Vec::new();
+        let mut regions = [Region::default(); 512];
+        template.size = size_of::<Args>() as u64;
+        template.start = start;
+        template.end = end;
+        template.vec = regions.as_mut_ptr() as u64;
+        template.vec_len = regions.len() as u64;
+        while template.start < end {
+            template.walk_end = 0;
+            // SAFETY: PAGEMAP_SCAN reads and writes Args and writes at most vec_len regions at vec, which is `regions`.
+            let n = check(unsafe { i64::from(libc::ioctl(self.file.as_raw_fd(), SCAN, &mut template)) })?;
+            for r in &regions[..n as usize] {
+                match out.last_mut() {
+                    Some(last) if last.1 == r.start => last.1 = r.end,
+                    _ => out.push((r.start, r.end)),
+                }
+            }
+            if template.walk_end <= template.start {
+                break;
+            }
+            template.start = template.walk_end;
+        }
+        Ok(out)
+    }
+
+    /// Ranges of pages with content of their own (in memory or swapped; the shared zero page does not count).
+    pub fn present(&self, start: u64, end: u64) -> io::Result<Vec<(u64, u64)>> {
+        self.scan(
+            start,
+            end,
+            Args {
+                category_inverted: PFNZERO,
+                category_mask: PFNZERO,
+                category_anyof_mask: PRESENT | SWAPPED,
+                return_mask: PRESENT,
+                ..Args::default()
+            },
+        )
+    }
+
+    /// Ranges written since they were last write-protected; protects them again in the same step.
+    /// The range must be tracked by userfaultfd (`Uffd::track` or `register`); other parts are passed over.
+    pub fn take_written(&self, start: u64, end: u64) -> io::Result<Vec<(u64, u64)>> {
+        self.scan(
+            start,
+            end,
+            Args {
+                flags: WP_MATCHING,
+                category_inverted: PFNZERO,
+                category_mask: WRITTEN | PFNZERO,
+                category_anyof_mask: PRESENT | SWAPPED,
+                return_mask: WRITTEN,
+                ..Args::default()
+            },
+        )
+    }
+}

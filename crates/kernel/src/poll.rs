@@ -1,0 +1,49 @@
+//! poll(2).
+
+use std::io;
+use std::os::fd::RawFd;
+
+/// Waits until one of `fds` is ready or `timeout_us` passes (negative: for ever). Returns a bit per descriptor:
+/// bit 0 readable or hung up, bit 1 writable. Uses ppoll for its resolution.
+pub fn wait(fds: &[(RawFd, bool)], timeout_us: i64) -> io::Result<Vec<u8>> {
+    let mut p: Vec<libc::pollfd> = fds
+        .iter()
+        .map(|&(fd, write)| libc::pollfd {
+            fd,
+            events: libc::POLLIN | if write { libc::POLLOUT } else { 0 },
+            revents: 0,
+        })
+        .collect();
+    let ts = libc::timespec { tv_sec: timeout_us / 1_000_000, tv_nsec: timeout_us % 1_000_000 * 1000 };
+    let ts = if timeout_us < 0 { std::ptr::null() } else { &raw const ts };
+    // SAFETY: `p` is a valid array of its length; `ts` is null or points to a timespec that lives here.
+    let n = unsafe { libc::ppoll(p.as_mut_ptr(), p.len() as libc::nfds_t, ts, std::ptr::null()) };
+    if n < 0 {
+        let e = io::Error::last_os_error();
+        if e.kind() != io::ErrorKind::Interrupted {
+            return Err(e);
+        }
+        return Ok(vec![0; fds.len()]);
+    }
+    let bits = |r: i16| {
+        u8::from(r & (libc::POLLIN | libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0)
+            | u8::from(r & libc::POLLOUT != 0) << 1
+    };
+    Ok(p.iter().map(|p| bits(p.revents)).collect())
+}
+
+/// Reads and forgets whatever a signalfd or eventfd holds.
+pub fn drain(fd: RawFd) {
+    let mut buf = [0u8; 1024];
+    // SAFETY: `buf` is valid for its length.
+    while unsafe { libc::read(fd, buf.as_mut_ptr().cast(), buf.len()) } > 0 {}
+}
+
+/// Lets poll call a TCP socket writable only while less than `bytes` wait unsent in it (TCP_NOTSENT_LOWAT): what is written
+/// next then does not queue behind megabytes.
+pub fn limit_unsent(socket: RawFd, bytes: u32) -> io::Result<()> {
+    // SAFETY: the option takes an unsigned int, which lives through the call.
+    let result =
+        unsafe { libc::setsockopt(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, (&raw const bytes).cast(), 4) };
+    crate::check(i64::from(result)).map(drop)
+}

@@ -1,0 +1,166 @@
+//! What `/proc/PID` says.
+
+use std::fs;
+use std::io;
+
+/// Protection bits as in mmap(2).
+pub const READ: u32 = 1;
+/// Writable.
+pub const WRITE: u32 = 2;
+/// Executable.
+pub const EXEC: u32 = 4;
+
+/// One line of `/proc/PID/maps`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// First byte.
+    pub start: u64,
+    /// One past the last byte.
+    pub end: u64,
+    /// READ, WRITE, EXEC.
+    pub prot: u32,
+    /// MAP_SHARED.
+    pub shared: bool,
+    /// Offset in the file.
+    pub offset: u64,
+    /// Inode, 0 for anonymous memory.
+    pub inode: u64,
+    /// `[stack]`, `[vdso]`, a path, or empty.
+    pub name: String,
+}
+
+fn parse_mapping(line: &str) -> Option<Mapping> {
+    let mut f = line.split_ascii_whitespace();
+    let (range, perms, offset, _dev, inode) = (f.next()?, f.next()?, f.next()?, f.next()?, f.next()?);
+    let (start, end) = range.split_once('-')?;
+    let p = perms.as_bytes();
+    let name = line.splitn(6, ' ').nth(5).unwrap_or("").trim_start().to_string();
+    let bit = |i: usize, c: u8, v: u32| if p.get(i) == Some(&c) { v } else { 0 };
+    Some(Mapping {
+        start: u64::from_str_radix(start, 16).ok()?,
+        end: u64::from_str_radix(end, 16).ok()?,
+        prot: bit(0, b'r', READ) | bit(1, b'w', WRITE) | bit(2, b'x', EXEC),
+        shared: p.get(3) == Some(&b's'),
+        offset: u64::from_str_radix(offset, 16).ok()?,
+        inode: inode.parse().ok()?,
+        name,
+    })
+}
+
+/// The mappings of `pid` without `[vsyscall]` (which every x86-64 process has).
+pub fn maps(pid: i32) -> io::Result<Vec<Mapping>> {
+    let text = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    Ok(text.lines().filter_map(parse_mapping).filter(|m| m.name != "[vsyscall]").collect())
+}
+
+/// What we need of `/proc/PID/status`.
+#[derive(Clone, Debug, Default)]
+pub struct Status {
+    /// State letter.
+    pub state: char,
+    /// Thread group id.
+    pub tgid: i32,
+    /// Real, effective, saved, file-system uid.
+    pub uids: [u32; 4],
+    /// Threads.
+    pub threads: u32,
+    /// Who traces it, 0: nobody.
+    pub tracer: i32,
+    /// Seccomp mode.
+    pub seccomp: u32,
+    /// Pending signals: thread | process.
+    pub pending: u64,
+    /// Blocked signals.
+    pub blocked: u64,
+    /// Ignored signals.
+    pub ignored: u64,
+    /// Caught signals.
+    pub caught: u64,
+    /// Resident bytes.
+    pub resident: u64,
+}
+
+/// Reads `/proc/PID/status`.
+pub fn status(pid: i32) -> io::Result<Status> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let mut s = Status::default();
+    for line in text.lines() {
+        let Some((key, value)) = line.split_once(':') else { continue };
+        let value = value.trim();
+        let word = value.split_ascii_whitespace().next().unwrap_or("");
+        let hex = || u64::from_str_radix(value, 16).unwrap_or(0);
+        match key {
+            "State" => s.state = value.chars().next().unwrap_or('?'),
+            "Tgid" => s.tgid = word.parse().unwrap_or(0),
+            "Uid" => {
+                for (slot, v) in s.uids.iter_mut().zip(value.split_ascii_whitespace()) {
+                    *slot = v.parse().unwrap_or(u32::MAX);
+                }
+            }
+            "Threads" => s.threads = word.parse().unwrap_or(0),
+            "TracerPid" => s.tracer = word.parse().unwrap_or(0),
+            "Seccomp" => s.seccomp = word.parse().unwrap_or(0),
+            "SigPnd" | "ShdPnd" => s.pending |= hex(),
+            "SigBlk" => s.blocked = hex(),
+            "SigIgn" => s.ignored = hex(),
+            "SigCgt" => s.caught = hex(),
+            "VmRSS" => s.resident = word.parse::<u64>().unwrap_or(0) * 1024,
+            _ => {}
+        }
+    }
+    Ok(s)
+}
+
+/// Fields of `/proc/PID/stat` after the command, so that index 0 is the state (field 3 of proc(5)).
+fn stat_fields(pid: i32) -> io::Result<Vec<String>> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let tail = text.rsplit_once(')').map_or("", |(_, t)| t);
+    Ok(tail.split_ascii_whitespace().map(str::to_string).collect())
+}
+
+/// Start time in clock ticks since boot (field 22): with the pid it names a process for ever.
+pub fn start_time(pid: i32) -> io::Result<u64> {
+    Ok(stat_fields(pid)?.get(19).and_then(|s| s.parse().ok()).unwrap_or(0))
+}
+
+/// Command line, spaces between the arguments; `[name]` when it has none.
+pub fn command(pid: i32) -> String {
+    let raw = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let text = String::from_utf8_lossy(&raw).trim_end_matches('\0').replace('\0', " ");
+    if text.is_empty() {
+        let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        return format!("[{}]", comm.trim());
+    }
+    text
+}
+
+/// `O_` flags of an open descriptor.
+pub fn descriptor_flags(pid: i32, fd: i32) -> Option<i32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).ok()?;
+    let line = text.lines().find_map(|l| l.strip_prefix("flags:"))?;
+    i32::from_str_radix(line.trim(), 8).ok()
+}
+
+/// CPU flags of this machine, from `/proc/cpuinfo`, sorted.
+pub fn cpu_flags() -> Vec<String> {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = text.lines().find(|l| l.starts_with("flags")).and_then(|l| l.split_once(':'));
+    let mut flags: Vec<String> =
+        line.map_or(Vec::new(), |(_, f)| f.split_ascii_whitespace().map(str::to_string).collect());
+    flags.sort();
+    flags
+}
+
+/// Stack pointer of a process that is inside a system call (`/proc/PID/syscall`).
+pub fn stack_pointer(pid: i32) -> io::Result<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/syscall"))?;
+    let word = text.split_ascii_whitespace().rev().nth(1).and_then(|w| w.strip_prefix("0x"));
+    word.and_then(|w| u64::from_str_radix(w, 16).ok()).ok_or_else(|| io::Error::other("it runs"))
+}
+
+/// Does the process have POSIX timers that count CPU time (`/proc/PID/timers`)?
+pub fn has_cpu_timers(pid: i32) -> bool {
+    let text = fs::read_to_string(format!("/proc/{pid}/timers")).unwrap_or_default();
+    let clocks = text.lines().filter_map(|l| l.strip_prefix("ClockID:"));
+    clocks.filter_map(|c| c.trim().parse::<i64>().ok()).any(|c| c < 0 || c == 2 || c == 3)
+}

@@ -1,0 +1,230 @@
+//! ptrace(2), the PTRACE_SEIZE way.
+
+use crate::check;
+use crate::signal::SigInfo;
+use std::io;
+
+/// General registers.
+pub type Registers = libc::user_regs_struct;
+
+/// `NT_X86_XSTATE` (elf.h).
+const NT_X86_XSTATE: usize = 0x202;
+const GETSIGMASK: libc::c_uint = 0x420a;
+const SETSIGMASK: libc::c_uint = 0x420b;
+const GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
+
+/// Registration of restartable sequences (`struct ptrace_rseq_configuration`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RseqConfig {
+    /// Address of the area, 0 when not registered.
+    pub pointer: u64,
+    /// Bytes.
+    pub size: u32,
+    /// Signature before abort handlers.
+    pub signature: u32,
+    /// Registration flags.
+    pub flags: u32,
+    /// Unused.
+    pub pad: u32,
+}
+
+/// What waitpid said about a tracee.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// About to receive this signal.
+    Signal(i32),
+    /// PTRACE_EVENT_STOP with this signal: SIGTRAP for an interrupt, a stop signal for a group stop.
+    Event(i32),
+    /// Another ptrace event.
+    Other(i32),
+    /// The process is gone; the raw wait status.
+    Gone(i32),
+}
+
+/// A process traced by this thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Tracee {
+    /// Its pid (thread id: version 1 moves single-threaded processes).
+    pub pid: i32,
+}
+
+impl Tracee {
+    fn request(self, request: libc::c_uint, addr: usize, data: usize) -> io::Result<i64> {
+        // SAFETY: every caller in this module passes as addr/data either plain values or pointers to memory that is
+        // valid and large enough for this request for the duration of the call.
+        check(unsafe { libc::ptrace(request, self.pid, addr, data) })
+    }
+
+    /// Starts tracing without stopping. `options` are PTRACE_O_ bits.
+    pub fn seize(self, options: i32) -> io::Result<()> {
+        self.request(libc::PTRACE_SEIZE, 0, options as usize).map(drop)
+    }
+
+    /// Changes the options; the tracee must be stopped.
+    pub fn set_options(self, options: i32) -> io::Result<()> {
+        self.request(libc::PTRACE_SETOPTIONS, 0, options as usize).map(drop)
+    }
+
+    /// Asks for a stop.
+    pub fn interrupt(self) -> io::Result<()> {
+        self.request(libc::PTRACE_INTERRUPT, 0, 0).map(drop)
+    }
+
+    /// Continues, delivering `signal` (0: none).
+    pub fn cont(self, signal: i32) -> io::Result<()> {
+        self.request(libc::PTRACE_CONT, 0, signal as usize).map(drop)
+    }
+
+    /// Runs one instruction, delivering `signal` first.
+    pub fn step(self, signal: i32) -> io::Result<()> {
+        self.request(libc::PTRACE_SINGLESTEP, 0, signal as usize).map(drop)
+    }
+
+    /// Continues to the next entry into or exit from a system call.
+    pub fn to_system_call(self) -> io::Result<()> {
+        self.request(libc::PTRACE_SYSCALL, 0, 0).map(drop)
+    }
+
+    /// Stays in a group stop but listens for its end.
+    pub fn listen(self) -> io::Result<()> {
+        self.request(libc::PTRACE_LISTEN, 0, 0).map(drop)
+    }
+
+    /// Lets go, delivering `signal`.
+    pub fn detach(self, signal: i32) -> io::Result<()> {
+        self.request(libc::PTRACE_DETACH, 0, signal as usize).map(drop)
+    }
+
+    /// General registers.
+    pub fn registers(self) -> io::Result<Registers> {
+        // SAFETY: all-zero is a valid user_regs_struct.
+        let mut regs: Registers = unsafe { std::mem::zeroed() };
+        self.request(libc::PTRACE_GETREGS, 0, &raw mut regs as usize)?;
+        Ok(regs)
+    }
+
+    /// Sets the general registers.
+    pub fn set_registers(self, regs: &Registers) -> io::Result<()> {
+        self.request(libc::PTRACE_SETREGS, 0, std::ptr::from_ref(regs) as usize).map(drop)
+    }
+
+    /// Extended state (x87, SSE, AVX, AVX-512, AMX) in the kernel's xsave layout.
+    pub fn xstate(self) -> io::Result<Vec<u8>> {
+        let mut buf = vec![0u8; 65536];
+        let mut iov = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+        self.request(libc::PTRACE_GETREGSET, NT_X86_XSTATE, &raw mut iov as usize)?;
+        buf.truncate(iov.iov_len);
+        Ok(buf)
+    }
+
+    /// Sets the extended state.
+    pub fn set_xstate(self, state: &[u8]) -> io::Result<()> {
+        let mut iov = libc::iovec { iov_base: state.as_ptr().cast_mut().cast(), iov_len: state.len() };
+        self.request(libc::PTRACE_SETREGSET, NT_X86_XSTATE, &raw mut iov as usize).map(drop)
+    }
+
+    /// Blocked signals.
+    pub fn signal_mask(self) -> io::Result<u64> {
+        let mut mask = 0u64;
+        self.request(GETSIGMASK, 8, &raw mut mask as usize)?;
+        Ok(mask)
+    }
+
+    /// Sets the blocked signals.
+    pub fn set_signal_mask(self, mask: u64) -> io::Result<()> {
+        self.request(SETSIGMASK, 8, &raw const mask as usize).map(drop)
+    }
+
+    /// The siginfo of the signal-delivery stop.
+    pub fn siginfo(self) -> io::Result<SigInfo> {
+        let mut info = [0u8; 128];
+        self.request(libc::PTRACE_GETSIGINFO, 0, info.as_mut_ptr() as usize)?;
+        Ok(info)
+    }
+
+    /// Replaces the siginfo of the signal about to be delivered.
+    pub fn set_siginfo(self, info: &SigInfo) -> io::Result<()> {
+        self.request(libc::PTRACE_SETSIGINFO, 0, info.as_ptr() as usize).map(drop)
+    }
+
+    /// Restartable-sequence registration; none on kernels without it.
+    pub fn rseq(self) -> RseqConfig {
+        let mut cfg = RseqConfig::default();
+        let size = size_of::<RseqConfig>();
+        match self.request(GET_RSEQ_CONFIGURATION, size, &raw mut cfg as usize) {
+            Ok(_) => cfg,
+            Err(_) => RseqConfig::default(),
+        }
+    }
+
+    /// Queued signals with their siginfo; `shared` is the process-wide queue.
+    pub fn pending(self, shared: bool) -> Vec<SigInfo> {
+        #[repr(C)]
+        struct Args {
+            off: u64,
+            flags: u32,
+            nr: i32,
+        }
+        const AT_ONCE: usize = 256;
+        let mut out: Vec<SigInfo> = Vec::new();
+        loop {
+            let mut part = vec![[0u8; 128]; AT_ONCE];
+            let args = Args { off: out.len() as u64, flags: u32::from(shared), nr: AT_ONCE as i32 };
+            let got = self.request(libc::PTRACE_PEEKSIGINFO, &raw const args as usize, part.as_mut_ptr() as usize);
+            let got = got.unwrap_or(0) as usize;
+            out.extend_from_slice(&part[..got]);
+            if got < AT_ONCE {
+                return out;
+            }
+        }
+    }
+
+    /// Waits for a change. `block` false: returns None when there is none now.
+    pub fn wait(self, block: bool) -> io::Result<Option<Stop>> {
+        let mut status = 0;
+        loop {
+            let flags = libc::__WALL | if block { 0 } else { libc::WNOHANG };
+            // SAFETY: `status` is a valid int.
+            let got = unsafe { libc::waitpid(self.pid, &mut status, flags) };
+            if got == self.pid {
+                return Ok(Some(decode(status)));
+            }
+            if got == 0 {
+                return Ok(None);
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+    }
+}
+
+fn decode(status: i32) -> Stop {
+    if !libc::WIFSTOPPED(status) {
+        return Stop::Gone(status);
+    }
+    match (status >> 16, libc::WSTOPSIG(status)) {
+        (0, signal) => Stop::Signal(signal),
+        (128, signal) => Stop::Event(signal),
+        (event, _) => Stop::Other(event),
+    }
+}
+
+/// Words in `Registers`.
+pub const REGISTER_WORDS: usize = size_of::<Registers>() / 8;
+
+/// The registers as plain words, in the order of `user_regs_struct`.
+pub fn to_words(regs: &Registers) -> Vec<u64> {
+    // SAFETY: user_regs_struct is REGISTER_WORDS u64 fields without padding.
+    let words: [u64; REGISTER_WORDS] = unsafe { std::mem::transmute_copy(regs) };
+    words.to_vec()
+}
+
+/// The inverse of `to_words`; None when the count is wrong.
+pub fn from_words(words: &[u64]) -> Option<Registers> {
+    let words: [u64; REGISTER_WORDS] = words.try_into().ok()?;
+    // SAFETY: as in `to_words`; every bit pattern is valid.
+    Some(unsafe { std::mem::transmute_copy(&words) })
+}

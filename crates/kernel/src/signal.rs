@@ -1,0 +1,87 @@
+//! Signals: sets, siginfo as bytes, default actions, and sending.
+
+use crate::check;
+use std::io;
+
+/// A `siginfo_t` as the kernel lays it out.
+pub type SigInfo = [u8; 128];
+
+/// Signal number in a siginfo.
+pub fn number(info: &SigInfo) -> i32 {
+    i32::from_le_bytes([info[0], info[1], info[2], info[3]])
+}
+
+/// `si_code` in a siginfo.
+pub fn code(info: &SigInfo) -> i32 {
+    i32::from_le_bytes([info[8], info[9], info[10], info[11]])
+}
+
+/// The bit of a signal in a set.
+pub fn bit(signal: i32) -> u64 {
+    if (1..=64).contains(&signal) { 1 << (signal - 1) } else { 0 }
+}
+
+/// What a signal does that nobody handles (signal(7)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DefaultAction {
+    /// Ends the process.
+    Terminate,
+    /// Ends the process and may dump core.
+    Core,
+    /// Nothing.
+    Ignore,
+    /// Job control stop.
+    Stop,
+}
+
+/// Default action of a signal.
+pub fn default_action(signal: i32) -> DefaultAction {
+    match signal {
+        libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH | libc::SIGCONT => DefaultAction::Ignore,
+        libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU => DefaultAction::Stop,
+        libc::SIGQUIT
+        | libc::SIGILL
+        | libc::SIGTRAP
+        | libc::SIGABRT
+        | libc::SIGBUS
+        | libc::SIGFPE
+        | libc::SIGSEGV
+        | libc::SIGXCPU
+        | libc::SIGXFSZ
+        | libc::SIGSYS => DefaultAction::Core,
+        _ => DefaultAction::Terminate,
+    }
+}
+
+/// Is this a fault the CPU raises at the instruction itself?
+pub fn is_fault(info: &SigInfo) -> bool {
+    matches!(number(info), libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGTRAP) && code(info) > 0
+}
+
+/// Sends `signal` to one thread.
+pub fn tgkill(tgid: i32, tid: i32, signal: i32) -> io::Result<()> {
+    // SAFETY: no pointers.
+    check(unsafe { libc::syscall(libc::SYS_tgkill, tgid, tid, signal) })?;
+    Ok(())
+}
+
+/// Sends `signal` to a process.
+pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
+    // SAFETY: no pointers.
+    check(unsafe { i64::from(libc::kill(pid, signal)) })?;
+    Ok(())
+}
+
+/// Blocks SIGCHLD in this thread and returns a non-blocking signalfd for it.
+pub fn child_signal_fd() -> io::Result<std::os::fd::OwnedFd> {
+    use std::os::fd::FromRawFd;
+    // SAFETY: `set` is initialised by sigemptyset before use; the descriptor returned is ours.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGCHLD);
+        check(i64::from(libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut())))?;
+        let fd = check(i64::from(libc::signalfd(-1, &set, libc::SFD_NONBLOCK | libc::SFD_CLOEXEC)))?;
+        Ok(std::os::fd::OwnedFd::from_raw_fd(fd as i32))
+    }
+}

@@ -1,0 +1,187 @@
+//! What the node daemon and the engine's helper processes say to each other: one JSON value a line over
+//! the daemon's engine socket (a Unix stream socket in its runtime directory).
+//!
+//! A helper outlives its daemon: it connects again (once a second) and says `Hello` and `State` anew.
+
+use serde::{Deserialize, Serialize};
+
+/// Where a process is to go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Destination {
+    /// Back to its home node.
+    Home,
+    /// Another member of the cluster.
+    Node {
+        /// The member's name.
+        name: String,
+        /// Where its daemon listens, `ADDR:PORT`.
+        addr: String,
+    },
+}
+
+/// Time limits of the engine, in milliseconds. The daemon prints and configures them (`[limits]`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limits {
+    /// Silence after which the other side is declared lost.
+    pub lost_after_ms: u64,
+    /// TCP and TLS connection to the target.
+    pub connect_ms: u64,
+    /// Making the sandbox at the target.
+    pub prepare_ms: u64,
+    /// From the stop at home to the first message of the guest.
+    pub freeze_ms: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { lost_after_ms: 10_000, connect_ms: 5_000, prepare_ms: 10_000, freeze_ms: 5_000 }
+    }
+}
+
+/// The order a daemon gives on standard input to `pando __deputy`: move `pid` for the first time.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DeputyOrder {
+    /// The process to move, in the daemon's pid namespace.
+    pub pid: u32,
+    /// Start time of the process (field 22 of `/proc/PID/stat`), so that a reused pid is not moved.
+    pub start_time: u64,
+    /// Identifies the request in `MoveDone`.
+    pub request: u64,
+    /// Where to.
+    pub dest: Destination,
+    /// Name of this node.
+    pub node: String,
+    /// Directory with this node's identity (what `pando_wire::Identity::load` takes).
+    pub identity_dir: String,
+    /// The daemon's engine socket.
+    pub engine_socket: String,
+    /// Who asks: only root and the owner of the process may move it.
+    pub caller_uid: u32,
+    /// Why: `user`, `balance`, `drain`, ...
+    pub reason: String,
+    /// Time limits.
+    pub limits: Limits,
+}
+
+/// The order a daemon gives on standard input to `pando __guest`; descriptor 3 is the accepted, still
+/// unread TCP connection.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct GuestOrder {
+    /// Name of this node.
+    pub node: String,
+    /// Directory with this node's identity.
+    pub identity_dir: String,
+    /// The daemon's engine socket.
+    pub engine_socket: String,
+    /// A number that no other guest on this machine has now; picks the guest's own unprivileged uid.
+    pub slot: u32,
+    /// Time limits.
+    pub limits: Limits,
+    /// Says no to the offer with this reason (the node is draining, full, ...).
+    pub refuse: Option<String>,
+}
+
+/// One finished move, for `ps`, `explain`, the demo and the benchmark.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MoveRecord {
+    /// From which node.
+    pub from: String,
+    /// To which node.
+    pub to: String,
+    /// Why.
+    pub reason: String,
+    /// From the stop to the first instruction at the new place, microseconds.
+    pub freeze_us: u64,
+    /// From the request to the first instruction at the new place, microseconds.
+    pub total_us: u64,
+    /// Bytes of memory sent while frozen.
+    pub frozen_bytes: u64,
+}
+
+/// What a helper tells its daemon.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "report", rename_all = "kebab-case")]
+pub enum Report {
+    /// First line of every connection.
+    Hello {
+        /// `deputy` or `guest`.
+        role: String,
+        /// The helper's own pid.
+        helper: u32,
+        /// The process at home (deputy), or its pid at its home node (guest).
+        pid: u32,
+        /// Its home node.
+        home: String,
+        /// Owner.
+        uid: u32,
+        /// Command line.
+        command: String,
+    },
+    /// Where the process is now. Sent by both roles when it changes; counters also every second.
+    State {
+        /// As in `Hello`.
+        pid: u32,
+        /// Node name; equal to home's name when it is at home.
+        place: String,
+        /// A phase of docs/engine.md in kebab-case: `inspect connect prepare freeze send commit away
+        /// presync freeze-abroad residual resume`.
+        phase: String,
+        /// Calls forwarded so far.
+        calls: u64,
+        /// Pages pulled on demand.
+        pulled: u64,
+        /// Pages pushed in the background.
+        pushed: u64,
+        /// CPU time spent abroad, milliseconds, all nodes together.
+        cpu_abroad_ms: u64,
+        /// CPU time by node name, milliseconds (deputy only).
+        cpu_by_node: Vec<(String, u64)>,
+    },
+    /// A move ended (deputy only).
+    MoveDone {
+        /// `DeputyOrder::request` or `Command::Move::request`; 0 for one the engine decided (came home by itself).
+        request: u64,
+        /// As in `Hello`.
+        pid: u32,
+        /// The record, or the sentence that says why not and what to do.
+        result: Result<MoveRecord, String>,
+    },
+    /// The helper is about to exit: nothing more comes. `outcome` is `home`, `refused`, `ended`, `lost` or `failed`.
+    Done {
+        /// As in `Hello`.
+        pid: u32,
+        /// See above.
+        outcome: String,
+        /// A sentence for the log.
+        detail: String,
+    },
+    /// Something to log (who, what, why).
+    Log {
+        /// `info`, `warn` or `error`.
+        level: String,
+        /// The sentence.
+        text: String,
+    },
+}
+
+/// What a daemon tells a helper.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "kebab-case")]
+pub enum Command {
+    /// Go there (deputy only).
+    Move {
+        /// Comes back in `MoveDone`.
+        request: u64,
+        /// Where to.
+        dest: Destination,
+        /// Why.
+        reason: String,
+    },
+    /// Send this guest home as soon as possible (guest only; the node is draining).
+    Evict {
+        /// Why.
+        reason: String,
+    },
+}

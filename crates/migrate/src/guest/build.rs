@@ -1,0 +1,489 @@
+//! From an unread connection to a guest that runs.
+
+use super::{Guest, GuestError, Leaving, Result, at};
+use crate::area::{AreaMap, Backing};
+use crate::channel::Channel;
+use crate::control::{GuestOrder, Report};
+use crate::layout::{HOLE_BYTES, SCRATCH, TABLE, TOP};
+use crate::link::Link;
+use crate::message::{Area, CLOCK_QUESTIONS, Down, Layout, MAX_AREAS, Offer, Start, Up, VERSION};
+use pando_kernel::inject::{self, Call, call};
+use pando_kernel::memory::ProcessMemory;
+use pando_kernel::notify::{self, Allowed, Listener};
+use pando_kernel::pagemap::Pagemap;
+use pando_kernel::ptrace::{self, Registers, Stop, Tracee};
+use pando_kernel::sandbox::{self, Plan};
+use pando_kernel::uffd::Uffd;
+use pando_kernel::{PAGE, clock, pidfd, procfs, signal, vdso};
+use std::collections::{BTreeSet, VecDeque};
+use std::net::TcpStream;
+use std::os::fd::FromRawFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// First of the uids that guests run under in system mode; each slot has its own.
+const FIRST_UID: u32 = 0x7000_0000;
+/// The longest wait for this machine's clock to reach what the program has seen, nanoseconds.
+const MAX_BEHIND_NS: i64 = 1_000_000_000;
+/// Differences of two clock readings below this say nothing, nanoseconds.
+const NOISE_NS: u64 = 10_000_000;
+/// System calls that the injected code may make once the filter is in force: only the guest's own map and timers.
+const HELPER_CALLS: [u32; 10] = [
+    libc::SYS_sigaltstack as u32,
+    libc::SYS_mmap as u32,
+    libc::SYS_mprotect as u32,
+    libc::SYS_munmap as u32,
+    libc::SYS_mremap as u32,
+    libc::SYS_madvise as u32,
+    libc::SYS_getitimer as u32,
+    libc::SYS_setitimer as u32,
+    libc::SYS_rt_sigaction as u32,
+    libc::SYS_close as u32,
+];
+
+/// Speaks with home up to the start. None: declined, politely.
+pub(super) fn receive(order: GuestOrder, link: &mut Link) -> Result<Option<Guest>> {
+    // SAFETY: the daemon passes the accepted connection as descriptor 3 (GuestOrder); nothing else here owns it.
+    let tcp = unsafe { TcpStream::from_raw_fd(3) };
+    let protocol = |e: String| GuestError::Protocol(e);
+    let identity = pando_wire::Identity::load(Path::new(&order.identity_dir)).map_err(|e| protocol(e.to_string()))?;
+    let config = identity.server_config().map_err(|e| protocol(e.to_string()))?;
+    let tls = rustls::ServerConnection::new(config).map_err(|e| protocol(e.to_string()))?;
+    let limit = Duration::from_millis(order.limits.connect_ms);
+    let mut chan = Channel::establish(tcp, tls.into(), limit)?;
+    let (Down::Offer(offer), _) = chan.wait::<Down>(limit)? else {
+        return Err(protocol("the first message is not an offer".into()));
+    };
+    if chan.peer().as_deref() != Some(offer.home.as_str()) {
+        let who = chan.peer().unwrap_or_default();
+        return Err(protocol(format!("{who} offers a process in the name of {}", offer.home)));
+    }
+    if let Some(why) = order.refuse.clone().or_else(|| reason_to_decline(&offer)) {
+        chan.send(&Up::Decline(why.clone()), &[])?;
+        chan.drain(Duration::from_secs(1));
+        link.log("info", format!("declined process {} of {}: {why}", offer.pid, offer.home));
+        return Ok(None);
+    }
+    let limit = Duration::from_millis(order.limits.prepare_ms);
+    chan.send(&Up::Agree { version: VERSION, node: order.node.clone() }, &[])?;
+    let (monotonic, boottime) = clock_offsets(&mut chan, limit)?;
+    let (Down::Prepare(layout), _) = chan.wait::<Down>(limit)? else {
+        return Err(protocol("a layout was expected".into()));
+    };
+    check_layout(&layout)?;
+    let plan = Plan {
+        pid: offer.pid,
+        uid: FIRST_UID + order.slot,
+        hole: layout.hole,
+        monotonic_offset: monotonic,
+        boottime_offset: boottime,
+        limits: layout.limits.clone(),
+    };
+    let mut guest = prepare(order, offer, chan, &plan, &layout)?;
+    // From here on a failure must end the sandbox.
+    let outcome = guest.start_up(&layout, link);
+    match outcome {
+        Ok(()) => Ok(Some(guest)),
+        Err(e) => {
+            guest.link.log("warn", format!("the guest could not be built: {e}"));
+            guest.finish(Err(e));
+            Ok(None)
+        }
+    }
+}
+
+fn reason_to_decline(offer: &Offer) -> Option<String> {
+    if !(offer.version_min..=offer.version_max).contains(&VERSION) {
+        return Some(format!(
+            "it speaks protocol {}..{}, this node speaks {VERSION}: upgrade the older one",
+            offer.version_min, offer.version_max
+        ));
+    }
+    let here = procfs::cpu_flags();
+    let missing: Vec<&str> =
+        offer.cpu_flags.iter().filter(|f| here.binary_search(f).is_err()).map(String::as_str).collect();
+    if !missing.is_empty() {
+        return Some(format!("this node's CPU lacks {}, which the program may already use", missing.join(" ")));
+    }
+    if vdso::fingerprint().ok() != Some(offer.vdso) {
+        return Some("this node's kernel has another vDSO; moving between kernel versions is not supported yet".into());
+    }
+    if offer.pid < 2 {
+        return Some("a process with pid 1 can't be moved: start the program under an init".into());
+    }
+    None
+}
+
+/// Offsets that make this machine's clocks read as home's, by the fastest of a few round trips.
+fn clock_offsets(chan: &mut Channel, limit: Duration) -> Result<(i64, i64)> {
+    let mut best = (u64::MAX, 0);
+    // Boot time less monotonic time: each is constant, and the smallest sample is the one that nothing came between.
+    let (mut asleep_home, mut asleep_here) = (i64::MAX, i64::MAX);
+    for _ in 0..CLOCK_QUESTIONS {
+        let sent = clock::monotonic_ns();
+        chan.send(&Up::AskClock, &[])?;
+        let (Down::Clock(monotonic, boottime), _) = chan.wait::<Down>(limit)? else {
+            return Err(GuestError::Protocol("a clock was expected".into()));
+        };
+        let (now, boot) = (clock::monotonic_ns(), clock::boottime_ns());
+        asleep_home = asleep_home.min(boottime.wrapping_sub(monotonic) as i64);
+        asleep_here = asleep_here.min(boot.wrapping_sub(now) as i64);
+        if now - sent < best.0 {
+            // Home read its clock some time after we asked: so this is never ahead of it, and the way back never goes back in time.
+            let (low, high) =
+                ((monotonic as i64).wrapping_sub(now as i64), (monotonic as i64).wrapping_sub(sent as i64));
+            // Clocks that may be equal (two nodes on one machine) are taken as equal.
+            best = (now - sent, if low <= 0 && high >= 0 { 0 } else { low });
+        }
+    }
+    let asleep = asleep_home.wrapping_sub(asleep_here);
+    let asleep = if asleep.unsigned_abs() < NOISE_NS { 0 } else { asleep };
+    Ok((best.1, best.1.wrapping_add(asleep)))
+}
+
+fn check_layout(layout: &Layout) -> Result<()> {
+    let bad = |why: &str| Err(GuestError::Protocol(format!("a layout with {why}")));
+    if !layout.hole.is_multiple_of(PAGE) || layout.hole < 1 << 32 || layout.hole > TOP - (1 << 32) {
+        return bad("a hole outside user space");
+    }
+    let ranges = layout.special.iter().map(|s| (s.start, s.end));
+    if layout.special.len() > 8 || ranges.clone().any(|(s, e)| !valid(s, e)) {
+        return bad("strange kernel mappings");
+    }
+    check_areas(&layout.areas, layout.hole)
+}
+
+fn valid(start: u64, end: u64) -> bool {
+    start < end && end <= TOP && start.is_multiple_of(PAGE) && end.is_multiple_of(PAGE)
+}
+
+fn check_areas(areas: &[Area], hole: u64) -> Result<()> {
+    let clear = |a: &Area| a.end <= hole || a.start >= hole + HOLE_BYTES;
+    let ordered = areas.windows(2).all(|w| w[0].end <= w[1].start);
+    if areas.len() > MAX_AREAS || !ordered || !areas.iter().all(|a| valid(a.start, a.end) && clear(a) && a.prot <= 7) {
+        return Err(GuestError::Protocol("a layout with strange areas".into()));
+    }
+    Ok(())
+}
+
+fn map_call(a: &Area) -> Call {
+    let grows = if a.stack { libc::MAP_GROWSDOWN | libc::MAP_STACK } else { 0 };
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE | grows;
+    call(libc::SYS_mmap, &[a.start, a.end - a.start, u64::from(a.prot), flags as u64, u64::MAX, 0])
+}
+
+fn prepare(order: GuestOrder, offer: Offer, chan: Channel, plan: &Plan, layout: &Layout) -> Result<Guest> {
+    let children = at("signalfd", signal::child_signal_fd())?;
+    let body = at("the sandbox", sandbox::spawn(plan))?;
+    let tracee = Tracee { pid: body.pid };
+    let built = (|| {
+        at("trace the guest", tracee.seize(libc::PTRACE_O_EXITKILL))?;
+        at("interrupt the guest", tracee.interrupt())?;
+        match at("wait for the guest", tracee.wait(true))? {
+            Some(Stop::Event(_)) => {}
+            other => return Err(GuestError::Protocol(format!("the new guest stopped as {other:?}"))),
+        }
+        let memory = at("the guest's memory", ProcessMemory::open(body.pid))?;
+        let pagemap = at("the guest's pagemap", Pagemap::open(body.pid))?;
+        Ok((memory, pagemap))
+    })();
+    let uffd = at("duplicate the userfaultfd", body.uffd.try_clone()).and_then(|fd| at("userfaultfd", Uffd::new(fd)));
+    let ((memory, pagemap), uffd) = match built.and_then(|b| uffd.map(|u| (b, u))) {
+        Ok(parts) => parts,
+        Err(e) => {
+            let _ = signal::kill(body.init, libc::SIGKILL);
+            sandbox::reap(body.init);
+            return Err(e);
+        }
+    };
+    let now = Instant::now();
+    Ok(Guest {
+        order,
+        offer,
+        link: Link::new(""),
+        chan,
+        body,
+        tracee,
+        memory,
+        pagemap,
+        uffd,
+        listener: None,
+        children,
+        hole: layout.hole,
+        areas: AreaMap::default(),
+        prepared: layout.areas.clone(),
+        monotonic_offset: plan.monotonic_offset,
+        brk: 0,
+        caught: 0,
+        home_mask: 0,
+        call: None,
+        attach: None,
+        early: None,
+        parts: Vec::new(),
+        stash: VecDeque::new(),
+        seq: 0,
+        signals: 0,
+        undelivered: Vec::new(),
+        broke_off: false,
+        interrupting: false,
+        stopped: true,
+        paused: false,
+        frame_mask: None,
+        pulls: BTreeSet::new(),
+        stack_low: 0,
+        vdso: (0, 0),
+        stubs: Vec::new(),
+        rseq: (0, 0, 0),
+        cpu_before_ns: 0,
+        leaving: Leaving::No,
+        wants_home: false,
+        reported: now,
+        counted: (0, 0, 0),
+    })
+}
+
+impl Guest {
+    /// Runs calls in the stopped guest. `base`: its registers, which the caller restores.
+    pub(crate) fn inject(&self, base: &Registers, calls: &[Call]) -> Result<Vec<i64>> {
+        Ok(inject::table_calls(self.tracee, &self.memory, base, self.hole, self.hole + TABLE, calls)?)
+    }
+
+    fn start_up(&mut self, layout: &Layout, link: &mut Link) -> Result<()> {
+        let regs = at("registers", self.tracee.registers())?;
+        at("mask", self.tracee.set_signal_mask(inject::QUIET))?;
+        if self.memory.write(self.hole, &inject::CODE) != inject::CODE.len() {
+            return Err(GuestError::Protocol("the hole can't be written".into()));
+        }
+        self.empty_and_map(&regs, layout)?;
+        self.send(&Up::Prepared { post_copy: self.body.full_uffd }, &[])?;
+        let limit = Duration::from_millis(self.order.limits.prepare_ms.max(self.order.limits.freeze_ms)) * 4;
+        let (start, body) = loop {
+            match self.chan.wait::<Down>(limit)? {
+                (Down::Start(start), body) => break (start, body),
+                (Down::Pages(runs), body) => self.install(&runs, &body)?,
+                (Down::Ping, _) => {}
+                (Down::End, _) => return Err(GuestError::Ended),
+                (other, _) => return Err(GuestError::Protocol(format!("a start was expected, not {other:?}"))),
+            }
+        };
+        link.report(Report::Hello {
+            role: "guest".into(),
+            helper: std::process::id(),
+            pid: self.offer.pid as u32,
+            home: self.offer.home.clone(),
+            uid: self.offer.uid,
+            command: self.offer.command.clone(),
+        });
+        self.start(&regs, &start, &body)
+    }
+
+    /// Throws away the helper's own memory that the fork brought along and puts the program's map there.
+    fn empty_and_map(&mut self, regs: &Registers, layout: &Layout) -> Result<()> {
+        let mut calls = Vec::new();
+        // The fork of the helper brought its libc's registration along; the kernel writes there on every switch.
+        let rseq = self.tracee.rseq();
+        if rseq.pointer != 0 {
+            calls.push(call(libc::SYS_rseq, &[rseq.pointer, u64::from(rseq.size), 1, u64::from(rseq.signature)]));
+        }
+        let hole_end = self.hole + HOLE_BYTES;
+        let unmap = |s: u64, e: u64| call(libc::SYS_munmap, &[s, e - s]);
+        calls.extend([unmap(0, self.hole), unmap(hole_end, TOP)]);
+        for s in &layout.special {
+            let prot = if s.name == "[vdso]" { procfs::READ | procfs::EXEC } else { procfs::READ };
+            calls.push(map_call(&Area { start: s.start, end: s.end, prot, stack: false }));
+        }
+        calls.push(call(libc::SYS_close_range, &[0, u64::from(u32::MAX), 0]));
+        calls.extend(layout.areas.iter().map(map_call));
+        self.inject_all(regs, &calls)?;
+        self.put_vdso(layout)?;
+        for a in &layout.areas {
+            self.watch(a)?;
+        }
+        Ok(())
+    }
+
+    /// Home's own vDSO code where the program knows it, asking the kernel for every clock; its data pages stay zero.
+    fn put_vdso(&mut self, layout: &Layout) -> Result<()> {
+        let Some(place) = layout.special.iter().find(|s| s.name == "[vdso]") else { return Ok(()) };
+        let mut code = layout.vdso.clone();
+        code.truncate((place.end - place.start) as usize);
+        self.stubs = vdso::without_data(&mut code).iter().map(|at| place.start + at).collect();
+        if self.memory.write(place.start, &code) != code.len() {
+            return Err(GuestError::Protocol("the vDSO can't be written".into()));
+        }
+        self.vdso = (place.start, place.end);
+        Ok(())
+    }
+
+    fn inject_all(&self, regs: &Registers, calls: &[Call]) -> Result<()> {
+        for (c, result) in calls.iter().zip(self.inject(regs, calls)?) {
+            if (-4095..0).contains(&result) {
+                let e = std::io::Error::from_raw_os_error(-result as i32);
+                let name = pando_calls::name(c.nr);
+                return Err(GuestError::Protocol(format!("{name} {:#x?} in the new guest: {e}", c.args)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Home backs this area from now on.
+    pub(crate) fn watch(&mut self, a: &Area) -> Result<()> {
+        let post_copy = self.body.full_uffd;
+        let result = if post_copy { self.uffd.register(a.start, a.end) } else { self.uffd.track(a.start, a.end) };
+        at("watch an area", result)?;
+        self.areas.insert(a.start, a.end, Backing::Home);
+        if a.stack {
+            self.stack_low = a.start;
+        }
+        Ok(())
+    }
+
+    /// Applies what changed in the map between the layout and the freeze.
+    fn adjust(&mut self, regs: &Registers, areas: &[Area]) -> Result<()> {
+        check_areas(areas, self.hole)?;
+        let old = std::mem::take(&mut self.prepared);
+        let mut calls = Vec::new();
+        for a in
+            old.iter().filter(|a| areas.binary_search_by_key(&a.start, |b| b.start).map_or(true, |i| areas[i] != **a))
+        {
+            calls.push(call(libc::SYS_munmap, &[a.start, a.end - a.start]));
+            self.areas.remove(a.start, a.end);
+        }
+        let fresh: Vec<&Area> = areas
+            .iter()
+            .filter(|a| old.binary_search_by_key(&a.start, |b| b.start).map_or(true, |i| old[i] != **a))
+            .collect();
+        calls.extend(fresh.iter().map(|a| map_call(a)));
+        self.inject_all(regs, &calls)?;
+        for a in fresh {
+            self.watch(a)?;
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, base: &Registers, start: &Start, body: &[u8]) -> Result<()> {
+        let context = &start.context;
+        let protocol = |why: &str| GuestError::Protocol(why.into());
+        self.adjust(base, &start.areas)?;
+        let (xstate, pages) = body.split_at_checked(context.xstate as usize).ok_or_else(|| protocol("a short body"))?;
+        if pages.len() != start.eager.len() * PAGE as usize {
+            return Err(protocol("a short body"));
+        }
+        for (addr, page) in start.eager.iter().zip(pages.chunks_exact(PAGE as usize)) {
+            self.install_bytes(*addr, page);
+        }
+        self.brk = start.brk;
+        self.rseq = context.rseq;
+        self.home_mask = context.mask;
+        self.signals = start.signals;
+        self.seq = start.calls;
+        self.cpu_before_ns = start.cpu_abroad_ns;
+        self.paused = start.paused;
+        self.restore_kernel_state(base, start)?;
+        let regs = ptrace::from_words(&context.registers).ok_or_else(|| protocol("a strange register set"))?;
+        let args = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
+        self.attach = context.in_call.map(|seq| super::Attach { seq, nr: regs.orig_rax, args });
+        at("registers", self.tracee.set_registers(&sane(&regs, base)))?;
+        at("extended state", self.tracee.set_xstate(xstate))?;
+        at("mask", self.tracee.set_signal_mask(context.mask))?;
+        for info in &context.undelivered {
+            self.queue_signal(info)?;
+        }
+        let behind = start.clock as i64 - (clock::monotonic_ns() as i64 + self.monotonic_offset);
+        if behind > 0 {
+            std::thread::sleep(Duration::from_nanos(behind.min(MAX_BEHIND_NS) as u64));
+        }
+        if !self.paused {
+            self.stopped = false;
+            at("let it run", self.tracee.cont(0))?;
+        }
+        self.send(&Up::Started, &[])?;
+        self.report_state();
+        Ok(())
+    }
+
+    /// Handlers, alternative stack, rseq, timers, and last the filter.
+    fn restore_kernel_state(&mut self, base: &Registers, start: &Start) -> Result<()> {
+        let scratch = self.hole + SCRATCH;
+        let mut bytes = Vec::new();
+        let mut calls = Vec::new();
+        let ignore = [1u64, 0, 0, 0].map(u64::to_le_bytes).concat();
+        for signal in 1..=64 {
+            let caught = start.handlers.iter().find(|h| h.0 == signal && h.1.len() == 32).map(|h| &h.1);
+            let ignored = (start.ignored & signal::bit(signal) != 0).then_some(&ignore);
+            let Some(action) = caught.or(ignored) else { continue };
+            if signal == libc::SIGKILL || signal == libc::SIGSTOP {
+                continue;
+            }
+            let at = scratch + bytes.len() as u64;
+            bytes.extend_from_slice(action);
+            calls.push(call(libc::SYS_rt_sigaction, &[signal as u64, at, 0, 8]));
+            self.caught |= if caught.is_some() { signal::bit(signal) } else { 0 };
+        }
+        let mut place = |data: &[u8]| {
+            let at = scratch + bytes.len() as u64;
+            bytes.extend_from_slice(data);
+            at
+        };
+        if start.altstack.len() == 24 {
+            calls.push(call(libc::SYS_sigaltstack, &[place(&start.altstack), 0]));
+        }
+        for (which, timer) in (1..).zip(start.context.timers) {
+            if timer.iter().any(|&v| v != 0) {
+                let value: Vec<u8> = timer.iter().flat_map(|v| v.to_le_bytes()).collect();
+                calls.push(call(libc::SYS_setitimer, &[which, place(&value), 0]));
+            }
+        }
+        let (rseq, size, signature) = start.context.rseq;
+        if rseq != 0 {
+            calls.push(call(libc::SYS_rseq, &[rseq, u64::from(size), 0, u64::from(signature)]));
+        }
+        // All kinds, so that a native membarrier works as it did at home.
+        calls.extend([4, 16, 64, 256].map(|command| call(libc::SYS_membarrier, &[command, 0, 0])));
+        let filter = self.filter();
+        let program = place(&notify::filter_bytes(&filter));
+        let header = place(&[filter.len() as u64, program].map(u64::to_le_bytes).concat());
+        calls.push(call(libc::SYS_seccomp, &[notify::SET_MODE_FILTER, notify::FILTER_FLAGS, header]));
+        if bytes.len() as u64 > PAGE || self.memory.write(scratch, &bytes) != bytes.len() {
+            return Err(GuestError::Protocol("too many signal handlers for the scratch page".into()));
+        }
+        self.inject_all_but_altstack(base, &calls)
+    }
+
+    fn filter(&self) -> Vec<notify::Instruction> {
+        let rules = pando_calls::natives().iter().filter(|r| !asks_home(r.nr));
+        let native: Vec<Allowed> =
+            rules.map(|r| Allowed { nr: r.nr, only: r.arg.map(|(i, v)| (i, v.to_vec())) }).collect();
+        notify::filter(&native, &HELPER_CALLS, self.hole + inject::TABLE_RETURN)
+    }
+
+    fn inject_all_but_altstack(&mut self, base: &Registers, calls: &[Call]) -> Result<()> {
+        let results = self.inject(base, calls)?;
+        for (c, result) in calls.iter().zip(&results) {
+            let optional = [libc::SYS_sigaltstack, libc::SYS_membarrier].contains(&(c.nr as i64));
+            if (-4095..0).contains(result) && !optional {
+                let e = std::io::Error::from_raw_os_error(-*result as i32);
+                return Err(GuestError::Protocol(format!("{} in the new guest: {e}", pando_calls::name(c.nr))));
+            }
+        }
+        let fd = results.last().copied().unwrap_or(-1) as i32;
+        let handle = at("pidfd", pidfd::open(self.body.pid))?;
+        self.listener = Some(Listener::new(at("take the listener", pidfd::getfd(&handle, fd))?));
+        self.inject(base, &[call(libc::SYS_close, &[fd as u64])])?;
+        Ok(())
+    }
+}
+
+/// Calls that the guest's kernel can run but that we must see: rseq brings the process home (rare, at program start), and the
+/// end of a signal handler changes the mask.
+fn asks_home(nr: u32) -> bool {
+    [libc::SYS_rseq, libc::SYS_rt_sigreturn].contains(&i64::from(nr))
+}
+
+/// Home's registers with the selectors of this kernel: a peer can set nothing but user state.
+fn sane(regs: &Registers, base: &Registers) -> Registers {
+    let mut r = *regs;
+    r.cs = base.cs;
+    r.ss = base.ss;
+    r
+}

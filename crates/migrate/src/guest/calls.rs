@@ -1,0 +1,435 @@
+//! System calls of the guest: held, planned, sent home, answered.
+
+use super::{Guest, GuestError, Held, Result, Stage, at};
+use crate::area::Backing;
+use crate::layout::by_page;
+use crate::message::{CHUNK, Down, Span, Up};
+use pando_calls::{Class, Memory, Plan, Range};
+use pando_kernel::memory::ProcessMemory;
+use pando_kernel::notify::Notification;
+use pando_kernel::{page_floor, signal};
+
+/// ERESTARTNOINTR: run the call again after whatever signal handler runs.
+pub(super) const RESTART_NOINTR: i64 = -513;
+/// Most input bytes that travel with their call; more go before it.
+const INLINE: usize = 64 * 1024;
+/// SIGKILL and SIGSTOP are in no mask.
+const UNBLOCKABLE: u64 = 1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1);
+const MADV_COLD: u64 = 20;
+const MADV_PAGEOUT: u64 = 21;
+
+/// The guest's memory as the call table wants to see it.
+struct View<'a> {
+    memory: &'a ProcessMemory,
+    areas: &'a crate::area::AreaMap,
+}
+
+impl Memory for View<'_> {
+    fn read(&mut self, addr: u64, buf: &mut [u8]) -> usize {
+        self.memory.read(addr, buf)
+    }
+
+    fn can_pull(&mut self, page: u64) -> bool {
+        matches!(self.areas.find(page), Some((_, Backing::Home)))
+    }
+}
+
+impl Guest {
+    /// A new call is held.
+    pub(super) fn on_call(&mut self, n: Notification) -> Result<()> {
+        self.broke_off = false;
+        let mut held = Held { id: n.id, nr: n.nr, args: n.args, stage: Stage::Pulling };
+        // A handler may run first, and return.
+        if let Some(attach) = self.attach.filter(|a| (a.nr, a.args) == (n.nr, n.args)) {
+            self.attach = None;
+            held.stage = Stage::Sent(attach.seq);
+            self.call = Some(held);
+            return match self.early.take() {
+                Some((down, body)) => self.on_answer(down, body),
+                None => Ok(()),
+            };
+        }
+        self.call = Some(held);
+        if held.nr == libc::SYS_rt_sigreturn as u64 {
+            return self.handler_returns(held);
+        }
+        if let Some(reason) = self.must_go_home(&held) {
+            return self.call_goes_home(&reason);
+        }
+        if self.answer_here(&held)? {
+            self.call = None;
+            return Ok(());
+        }
+        self.plan_call()
+    }
+
+    fn must_go_home(&self, held: &Held) -> Option<String> {
+        let name = pando_calls::name(held.nr);
+        match pando_calls::class(held.nr, &held.args) {
+            Class::Home(reason) => Some(reason.to_string()),
+            Class::Native => Some(format!("it called {name}")),
+            Class::Memory if self.map_goes_home(held) => {
+                Some(format!("it called {name} in a way that only home can do"))
+            }
+            Class::Forward if self.looks_at_itself(held) => Some("it looks at its own memory through /proc".into()),
+            // It asks for signals that already wait here: home must have them first.
+            Class::Forward if held.nr == libc::SYS_rt_sigtimedwait as u64 && !self.undelivered.is_empty() => {
+                Some("it waits for a signal that has come".into())
+            }
+            _ => None,
+        }
+    }
+
+    /// Files of /proc that show memory would show home's copy.
+    fn looks_at_itself(&self, held: &Held) -> bool {
+        let path = match held.nr as i64 {
+            libc::SYS_open => held.args[0],
+            libc::SYS_openat | libc::SYS_openat2 => held.args[1],
+            _ => return false,
+        };
+        let mut text = [0u8; 128];
+        let got = self.memory.read(path, &mut text);
+        let text = text[..got].split(|&b| b == 0).next().unwrap_or_default();
+        let last = text.rsplit(|&b| b == b'/').next().unwrap_or_default();
+        let shows: [&[u8]; 7] = [b"mem", b"cmdline", b"environ", b"pagemap", b"smaps", b"smaps_rollup", b"clear_refs"];
+        text.starts_with(b"/proc/") && shows.contains(&last)
+    }
+
+    fn map_goes_home(&self, held: &Held) -> bool {
+        let a = &held.args;
+        match held.nr as i64 {
+            libc::SYS_mmap => {
+                let flags = a[3] as i32;
+                let odd = libc::MAP_SHARED | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB;
+                // Bits 0..3 are the type: 2 is private; droppable memory and the like can't be mirrored.
+                flags & odd & !libc::MAP_PRIVATE != 0 || flags & 0xf != libc::MAP_PRIVATE
+            }
+            libc::SYS_mremap => a[3] & libc::MREMAP_DONTUNMAP as u64 != 0 || a[1] == 0,
+            libc::SYS_madvise => a[2] as i32 == libc::MADV_REMOVE,
+            _ => false,
+        }
+    }
+
+    /// Calls that need neither home nor the guest's kernel.
+    fn answer_here(&mut self, held: &Held) -> Result<bool> {
+        if held.nr == libc::SYS_sigaltstack as u64 {
+            // Whether it may change depends on the stack in use, which only the guest's kernel sees. It goes along at the return.
+            self.run_natively(held)?;
+            return Ok(true);
+        }
+        let advice = held.args[2];
+        if held.nr == libc::SYS_madvise as u64 && [libc::MADV_FREE as u64, MADV_COLD, MADV_PAGEOUT].contains(&advice) {
+            // Hints that the kernel may ignore. Free pages must not vanish at home while they are counted on here.
+            self.answer(held.id, 0)?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    pub(super) fn answer(&self, id: u64, ret: i64) -> Result<()> {
+        if let Some(l) = &self.listener {
+            match l.answer(id, ret) {
+                // The guest is being killed: its stop will tell.
+                Err(e) if e.raw_os_error() == Some(libc::ENOENT) => {}
+                other => at("answer a call", other)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn call_goes_home(&mut self, reason: &str) -> Result<()> {
+        if let Some(call) = &mut self.call {
+            call.stage = Stage::GoesHome;
+        }
+        self.want_home(reason.to_string())
+    }
+
+    /// Tries to plan the held call again after pages have come.
+    pub(super) fn retry_planning(&mut self) -> Result<()> {
+        let waits = matches!(self.call, Some(Held { stage: Stage::Pulling, .. }));
+        if waits && self.pulls.is_empty() { self.plan_call() } else { Ok(()) }
+    }
+
+    fn plan_call(&mut self) -> Result<()> {
+        let Some(held) = self.call else { return Ok(()) };
+        let mut view = View { memory: &self.memory, areas: &self.areas };
+        let plan = match pando_calls::class(held.nr, &held.args) {
+            // Described by the engine: no memory is read.
+            Class::Memory => Plan::Forward { inputs: Vec::new(), outputs_max: Vec::new() },
+            _ => pando_calls::plan(held.nr, &held.args, &mut view),
+        };
+        match plan {
+            Plan::Home(reason) => self.call_goes_home(reason),
+            Plan::NeedPages(pages) => {
+                for page in pages {
+                    match self.areas.find(page_floor(page)) {
+                        Some((end, Backing::Home)) => self.pull(page_floor(page), end)?,
+                        _ => return self.call_goes_home("its arguments are where nothing is mapped"),
+                    }
+                }
+                Ok(())
+            }
+            Plan::Forward { inputs, .. } => self.forward(held, &inputs),
+        }
+    }
+
+    fn forward(&mut self, held: Held, inputs: &[Range]) -> Result<()> {
+        let mask_call =
+            pando_calls::temporary_mask(held.nr, &held.args, &mut View { memory: &self.memory, areas: &self.areas });
+        if let Some(mask) = mask_call {
+            // A signal that waits here and that the call would let in: it breaks the call off at once.
+            if self.undelivered.iter().any(|i| signal::bit(signal::number(i)) & mask == 0) {
+                self.call = None;
+                return self.break_off(held, -514);
+            }
+        }
+        if !self.undelivered.is_empty() {
+            // A signal came before the kernel saw it: its handler runs first, or it would wait for the end of this call.
+            let blocked = at("status", pando_kernel::procfs::status(self.body.pid))?.blocked;
+            if self.undelivered.iter().any(|i| signal::bit(signal::number(i)) & blocked == 0) {
+                self.call = None;
+                return self.break_off(held, RESTART_NOINTR);
+            }
+        }
+        let total: u64 = inputs.iter().map(|r| r.len).sum();
+        let (mut spans, mut bytes): (Vec<Span>, Vec<u8>) = (Vec::new(), Vec::new());
+        for range in inputs {
+            self.collect(range, total as usize > INLINE, &mut spans, &mut bytes)?;
+        }
+        self.send_call(held.nr, held.args, spans, &bytes)
+    }
+
+    fn send_call(&mut self, nr: u64, args: [u64; 6], inputs: Vec<Span>, bytes: &[u8]) -> Result<()> {
+        self.seq += 1;
+        self.counted.0 += 1;
+        if let Some(call) = &mut self.call {
+            call.stage = Stage::Sent(self.seq);
+        }
+        let up = Up::Call { seq: self.seq, nr, args, inputs, signals: self.signals };
+        self.send(&up, &[bytes])
+    }
+
+    /// Reads what is present of an input. Absent pages are up to date at home.
+    fn collect(&mut self, range: &Range, large: bool, spans: &mut Vec<Span>, bytes: &mut Vec<u8>) -> Result<()> {
+        if !large || range.len < 4096 {
+            for (addr, len) in by_page(range.addr, range.len) {
+                let mut buf = vec![0; len as usize];
+                if self.memory.read_all(addr, &mut buf) {
+                    spans.push((addr, len as u32));
+                    bytes.extend_from_slice(&buf);
+                }
+            }
+            return Ok(());
+        }
+        let mut part: Vec<u8> = Vec::with_capacity(CHUNK);
+        let mut begin = range.addr;
+        for (addr, len) in by_page(range.addr, range.len) {
+            let mut buf = vec![0; len as usize];
+            let present = self.memory.read_all(addr, &mut buf);
+            if (!present || part.len() + buf.len() > CHUNK) && !part.is_empty() {
+                self.send(&Up::Input(begin), &[&part])?;
+                part.clear();
+            }
+            if part.is_empty() {
+                begin = addr;
+            }
+            if present {
+                part.extend_from_slice(&buf);
+            }
+            // Do not let a huge write pile up in memory.
+            while self.chan.wants_write() && part.is_empty() {
+                at("poll", pando_kernel::poll::wait(&[(self.chan.raw(), true)], 100_000))?;
+                self.chan.flush()?;
+                self.heartbeat()?;
+            }
+        }
+        if !part.is_empty() {
+            self.send(&Up::Input(begin), &[&part])?;
+        }
+        Ok(())
+    }
+
+    /// Home's answer to the held call.
+    pub(super) fn on_answer(&mut self, down: Down, body: Vec<u8>) -> Result<()> {
+        let (Down::Reply { seq, .. } | Down::Interrupted { seq, .. }) = &down else { return Ok(()) };
+        let Some(held) = self.call else {
+            if self.attach.is_some_and(|a| a.seq == *seq) {
+                self.early = Some((down, body));
+                return Ok(());
+            }
+            return Err(GuestError::Protocol(format!("an answer to call {seq}, which nobody made")));
+        };
+        if held.stage != Stage::Sent(*seq) {
+            return Err(GuestError::Protocol(format!("an answer to call {seq}, expected for {:?}", held.stage)));
+        }
+        self.call = None;
+        match down {
+            Down::Interrupted { code, .. } => {
+                // What the kernel wrote before it gave up (the time that remains, for one).
+                for (addr, bytes) in std::mem::take(&mut self.parts) {
+                    self.write_out(addr, &bytes);
+                }
+                if ![-512, -513, -514, -516].contains(&code) {
+                    return Err(GuestError::Protocol(format!("restart code {code}")));
+                }
+                self.break_off(held, code)
+            }
+            Down::Reply { ret, outputs, .. } => {
+                let mut parts = std::mem::take(&mut self.parts);
+                let mut rest = body.as_slice();
+                for (addr, len) in outputs {
+                    let short = || GuestError::Protocol("a short reply".into());
+                    let (bytes, tail) = rest.split_at_checked(len as usize).ok_or_else(short)?;
+                    parts.push((addr, bytes.to_vec()));
+                    rest = tail;
+                }
+                self.complete(held, ret, parts)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn complete(&mut self, held: Held, ret: i64, mut parts: Vec<(u64, Vec<u8>)>) -> Result<()> {
+        let class = pando_calls::class(held.nr, &held.args);
+        if class == Class::CpuTime && ret >= 0 {
+            self.add_cpu_time(&held, &mut parts);
+        }
+        if held.nr == libc::SYS_rt_sigpending as u64 && ret == 0 {
+            let waiting = self.undelivered.iter().fold(0, |set, i| set | signal::bit(signal::number(i)));
+            for (_, bytes) in parts.iter_mut().filter(|p| p.1.len() >= 8) {
+                for (b, w) in bytes.iter_mut().zip(waiting.to_le_bytes()) {
+                    *b |= w;
+                }
+            }
+        }
+        // The guest's own kernel writes the results of calls that it runs too.
+        if class != Class::Both {
+            for (addr, bytes) in &parts {
+                self.write_out(*addr, bytes);
+            }
+        }
+        match class {
+            Class::Both if ret >= 0 => {
+                self.note_handler(&held);
+                self.note_mask(&held);
+                self.run_natively(&held)
+            }
+            Class::Native => {
+                // The end of a handler (handler_returns): what is in its frame is now home's mask, too.
+                let mask = pando_kernel::procfs::stack_pointer(self.body.pid).ok();
+                let mask = mask.and_then(|sp| self.memory.word(sp + super::stops::FRAME_MASK - 8));
+                self.home_mask = mask.map_or(self.home_mask, |m| m & !UNBLOCKABLE);
+                self.run_natively(&held)
+            }
+            Class::Memory if !(-4095..0).contains(&ret) => self.mirror(&held, ret),
+            _ => self.answer(held.id, ret),
+        }
+    }
+
+    /// Writes output bytes where the page is present; where it is absent home's copy already has them.
+    pub(super) fn write_out(&self, addr: u64, bytes: &[u8]) {
+        if self.memory.write(addr, bytes) == bytes.len() {
+            return;
+        }
+        for (start, len) in by_page(addr, bytes.len() as u64) {
+            let from = (start - addr) as usize;
+            self.memory.write(start, &bytes[from..from + len as usize]);
+        }
+    }
+
+    /// A handler ends: its frame says which signals are blocked from now on. Home must know before the program goes on, and what
+    /// then is let in must come first: so home runs the rt_sigprocmask that this amounts to.
+    fn handler_returns(&mut self, held: Held) -> Result<()> {
+        let stack = at("the guest's stack pointer", pando_kernel::procfs::stack_pointer(self.body.pid))?;
+        // The return address has been popped; see FRAME_MASK in stops.rs.
+        let place = stack + super::stops::FRAME_MASK - 8;
+        match self.memory.word(place).map(|m| m & !UNBLOCKABLE) {
+            // While another call runs at home, nothing can be said to it; the next change of the mask will.
+            Some(mask) if mask != self.home_mask && self.attach.is_none() => {
+                let args = [libc::SIG_SETMASK as u64, place, 0, 8, 0, 0];
+                self.send_call(libc::SYS_rt_sigprocmask as u64, args, vec![(place, 8)], &mask.to_le_bytes())
+            }
+            _ => self.run_natively(&held),
+        }
+    }
+
+    /// Lets the guest's kernel run the call in which the guest is held.
+    fn run_natively(&mut self, held: &Held) -> Result<()> {
+        self.call = None;
+        match &self.listener {
+            Some(l) => at("continue a call", l.run_natively(held.id).or_else(gone)),
+            None => Ok(()),
+        }
+    }
+
+    /// Follows what the call did to the deputy's mask.
+    fn note_mask(&mut self, held: &Held) {
+        if held.nr != libc::SYS_rt_sigprocmask as u64 || held.args[1] == 0 {
+            return;
+        }
+        let Some(set) = self.memory.word(held.args[1]).map(|s| s & !UNBLOCKABLE) else { return };
+        self.home_mask = match held.args[0] as i32 {
+            libc::SIG_BLOCK => self.home_mask | set,
+            libc::SIG_UNBLOCK => self.home_mask & !set,
+            _ => set,
+        };
+    }
+
+    fn note_handler(&mut self, held: &Held) {
+        if held.nr != libc::SYS_rt_sigaction as u64 || held.args[1] == 0 {
+            return;
+        }
+        let bit = signal::bit(held.args[0] as i32);
+        match self.memory.word(held.args[1]) {
+            Some(0 | 1) => self.caught &= !bit,
+            _ => self.caught |= bit,
+        }
+    }
+
+    /// CPU time is home's part plus all parts abroad.
+    fn add_cpu_time(&self, held: &Held, parts: &mut [(u64, Vec<u8>)]) {
+        let here = self.cpu_before_ns + self.cpu_ns();
+        let Some((_, bytes)) = parts.first_mut() else { return };
+        let mut add = |at: usize, value: u64| {
+            if let Some(slot) = bytes.get_mut(at..at + 8) {
+                let mut word = [0; 8];
+                word.copy_from_slice(slot);
+                slot.copy_from_slice(&(u64::from_le_bytes(word).wrapping_add(value)).to_le_bytes());
+            }
+        };
+        match held.nr as i64 {
+            libc::SYS_clock_gettime => {
+                let own = pando_calls::clock_owner(held.args[0]);
+                if own.is_some_and(|o| o == 0 || o == self.offer.pid as u32) {
+                    add(0, here / 1_000_000_000);
+                    add(8, here % 1_000_000_000);
+                    carry(bytes, 1_000_000_000);
+                }
+            }
+            libc::SYS_getrusage
+                if held.args[0] as i32 == libc::RUSAGE_SELF || held.args[0] as i32 == libc::RUSAGE_THREAD =>
+            {
+                add(0, here / 1_000_000_000);
+                add(8, here % 1_000_000_000 / 1000);
+                carry(bytes, 1_000_000);
+            }
+            libc::SYS_times => add(0, here / 10_000_000),
+            _ => {}
+        }
+    }
+}
+
+/// Moves whole seconds from the second word into the first.
+fn carry(bytes: &mut [u8], unit: u64) {
+    let word = |b: &[u8]| u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]);
+    if bytes.len() >= 16 {
+        let (seconds, part) = (word(&bytes[..8]), word(&bytes[8..16]));
+        bytes[..8].copy_from_slice(&(seconds + part / unit).to_le_bytes());
+        bytes[8..16].copy_from_slice(&(part % unit).to_le_bytes());
+    }
+}
+
+/// A call whose thread is being killed is no failure: the stop will tell.
+fn gone(e: std::io::Error) -> std::io::Result<()> {
+    if e.raw_os_error() == Some(libc::ENOENT) { Ok(()) } else { Err(e) }
+}

@@ -1,0 +1,158 @@
+//! Pages that are missing: asking for them, and putting in what comes.
+
+use super::{Guest, GuestError, Result, at};
+use crate::area::Backing;
+use crate::message::{CHUNK, Down, Run, Up};
+use pando_kernel::{PAGE, poll};
+use std::os::fd::AsRawFd;
+
+/// Pages asked for at a fault: the one and its neighbours above.
+const CLUSTER: u64 = 16;
+/// How far below the stack a fault may be to count as its growth (the kernel has already checked its own limits).
+const STACK_REACH: u64 = 1 << 33;
+
+impl Guest {
+    /// Takes all faults that wait.
+    pub(super) fn take_faults(&mut self) -> Result<()> {
+        while let Some(addr) = self.uffd.next_fault() {
+            match self.areas.find(addr) {
+                Some((end, Backing::Home)) => self.pull(addr, end)?,
+                Some((_, Backing::Grown)) => self.grow_stack(addr)?,
+                Some((_, Backing::Local)) => self.zero(addr),
+                None if addr < self.stack_low && self.stack_low - addr < STACK_REACH => self.grow_stack(addr)?,
+                None => self.want_home(format!("it touched {addr:#x}, which no area has"))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits a little, doing nothing but to bring missing pages.
+    pub(super) fn serve_faults_only(&mut self) -> Result<()> {
+        let fds =
+            [(self.chan.raw(), self.chan.wants_write()), (self.uffd.raw(), false), (self.children.as_raw_fd(), false)];
+        at("poll", poll::wait(&fds, 100_000))?;
+        poll::drain(self.children.as_raw_fd());
+        self.chan.flush()?;
+        self.take_faults()?;
+        // Pages may overtake; everything else keeps its order and waits for the loop.
+        while let Some((down, body)) = self.chan.next::<Down>()? {
+            match down {
+                Down::Pages(runs) => self.install(&runs, &body)?,
+                other => self.stash.push_back((other, body)),
+            }
+        }
+        self.heartbeat()
+    }
+
+    fn zero(&self, addr: u64) {
+        if self.uffd.zero(addr, PAGE).is_err() {
+            self.uffd.wake(addr, PAGE);
+        }
+    }
+
+    fn grow_stack(&mut self, addr: u64) -> Result<()> {
+        if addr < self.stack_low {
+            self.areas.insert(addr, self.stack_low, Backing::Grown);
+            self.stack_low = addr;
+            self.send(&Up::StackGrew(addr), &[])?;
+        }
+        self.zero(addr);
+        Ok(())
+    }
+
+    /// Asks home for a page, unless it is on its way.
+    pub(super) fn pull(&mut self, addr: u64, area_end: u64) -> Result<()> {
+        if self.pulls.contains(&addr) {
+            return Ok(());
+        }
+        let pages = CLUSTER.min((area_end - addr) / PAGE).max(1);
+        self.pulls.insert(addr);
+        self.send(&Up::Pull(addr, pages as u32), &[])
+    }
+
+    /// Installs the pages of a message.
+    pub(super) fn install(&mut self, runs: &[Run], body: &[u8]) -> Result<()> {
+        let mut rest = body;
+        let short = || GuestError::Protocol("a page message with the wrong length".into());
+        for run in runs {
+            let len = u64::from(run.pages) * PAGE;
+            if !run.addr.is_multiple_of(PAGE) || len > 2 * CHUNK as u64 * PAGE || run.addr.checked_add(len).is_none() {
+                return Err(short());
+            }
+            if run.zero {
+                for (addr, end, _) in self.home_parts(run.addr, run.addr + len) {
+                    self.install_zero(addr, end);
+                }
+            } else {
+                let (data, tail) = rest.split_at_checked(len as usize).ok_or_else(short)?;
+                rest = tail;
+                for (addr, end, _) in self.home_parts(run.addr, run.addr + len) {
+                    let from = (addr - run.addr) as usize;
+                    self.install_bytes(addr, &data[from..from + (end - addr) as usize]);
+                }
+            }
+            let arrived: Vec<u64> = self.pulls.range(run.addr..run.addr + len).copied().collect();
+            if arrived.is_empty() {
+                self.counted.2 += u64::from(run.pages);
+            } else {
+                self.counted.1 += u64::from(run.pages);
+            }
+            for addr in arrived {
+                self.pulls.remove(&addr);
+                self.uffd.wake(addr, PAGE);
+            }
+        }
+        self.retry_planning()
+    }
+
+    fn home_parts(&self, start: u64, end: u64) -> Vec<(u64, u64, Backing)> {
+        self.areas.within(start, end).into_iter().filter(|p| p.2 == Backing::Home).collect()
+    }
+
+    /// Puts in bytes of whole pages; those that are there already stay as they are (they are newer).
+    pub(super) fn install_bytes(&self, start: u64, data: &[u8]) {
+        let (mut done, mut single) = (0usize, 0u32);
+        while done < data.len() {
+            let take = if single > 0 { PAGE as usize } else { data.len() - done };
+            let (copied, error) = self.uffd.copy(start + done as u64, &data[done..done + take]);
+            done += copied;
+            single = single.saturating_sub(1);
+            let Some(error) = error else { continue };
+            match error.raw_os_error() {
+                Some(libc::EAGAIN) => {}
+                Some(libc::EEXIST) => {
+                    self.uffd.wake(start + done as u64, PAGE);
+                    done += PAGE as usize;
+                }
+                // The range crosses from one mapping into the next: page by page for a while.
+                Some(libc::ENOENT | libc::EINVAL) if single == 0 && take > PAGE as usize => single = 64,
+                _ => done += PAGE as usize,
+            }
+        }
+    }
+
+    fn install_zero(&self, start: u64, end: u64) {
+        if self.uffd.zero(start, end - start).is_ok() {
+            return;
+        }
+        let mut addr = start;
+        while addr < end {
+            self.zero(addr);
+            addr += PAGE;
+        }
+    }
+
+    /// Ranges that were written since the last look, with home's idea of them out of date.
+    pub(super) fn take_written(&mut self) -> Result<Vec<(u64, u64)>> {
+        let areas: Vec<(u64, u64, Backing)> = self.areas.iter().collect();
+        let mut out = Vec::new();
+        for (start, end, backing) in areas {
+            if backing == Backing::Local {
+                // Made here: tracked from now on; what is there counts as written the first time.
+                let _ = self.uffd.track(start, end);
+            }
+            out.extend(at("scan for written pages", self.pagemap.take_written(start, end))?);
+        }
+        Ok(out)
+    }
+}

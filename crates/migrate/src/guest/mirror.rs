@@ -1,0 +1,123 @@
+//! Memory calls: done at home, then done here in the same places.
+
+use super::{Guest, GuestError, Held, Result, at};
+use crate::area::Backing;
+use crate::message::Area;
+use pando_kernel::inject::{self, Call, call};
+use pando_kernel::ptrace::Stop;
+use pando_kernel::{page_ceil, page_floor};
+
+const PRIVATE_FIXED: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE) as u64;
+const RW: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+
+fn map(start: u64, end: u64, prot: u64) -> Call {
+    call(libc::SYS_mmap, &[start, end - start, prot, PRIVATE_FIXED, u64::MAX, 0])
+}
+
+impl Guest {
+    /// Home did `held` with result `ret`: do the same here and let the guest go on with that result.
+    pub(super) fn mirror(&mut self, held: &Held, ret: i64) -> Result<()> {
+        let calls = self.mirrored(held, ret as u64);
+        if calls.is_empty() {
+            self.after_mirror(held, ret as u64)?;
+            return self.answer(held.id, ret);
+        }
+        self.interrupt()?;
+        self.answer(held.id, ret)?;
+        loop {
+            match at("wait", self.tracee.wait(true))? {
+                Some(Stop::Event(_)) => break,
+                Some(Stop::Gone(status)) => return Err(GuestError::Died(status)),
+                Some(Stop::Signal(signal)) => self.deliver(signal)?,
+                _ => at("continue", self.tracee.cont(0))?,
+            }
+        }
+        self.interrupting = false;
+        let regs = at("registers", self.tracee.registers())?;
+        let mask = at("mask", self.tracee.signal_mask())?;
+        at("mask", self.tracee.set_signal_mask(inject::QUIET))?;
+        let results = self.inject(&regs, &calls)?;
+        let advice = held.nr == libc::SYS_madvise as u64;
+        if let Some(failed) = results.iter().find(|r| (-4095..0).contains(*r)).filter(|_| !advice) {
+            let e = std::io::Error::from_raw_os_error(-*failed as i32);
+            return Err(GuestError::Protocol(format!("{} {:x?} here: {e}", pando_calls::name(held.nr), held.args)));
+        }
+        at("registers", self.tracee.set_registers(&regs))?;
+        at("mask", self.tracee.set_signal_mask(mask))?;
+        self.after_mirror(held, ret as u64)?;
+        if self.paused || self.leaving.freezing() {
+            self.stopped = true;
+            return Ok(());
+        }
+        at("continue", self.tracee.cont(0))
+    }
+
+    /// The calls to make here.
+    fn mirrored(&self, held: &Held, ret: u64) -> Vec<Call> {
+        let a = &held.args;
+        match held.nr as i64 {
+            libc::SYS_mmap => vec![map(ret, ret + page_ceil(a[1]), a[2] & 7)],
+            libc::SYS_munmap => vec![call(libc::SYS_munmap, &[a[0], a[1]])],
+            libc::SYS_mprotect => vec![call(libc::SYS_mprotect, &[a[0], a[1], a[2]])],
+            libc::SYS_mremap => {
+                if ret == a[0] {
+                    vec![call(libc::SYS_mremap, &[a[0], a[1], a[2], 0])]
+                } else {
+                    let flags = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as u64;
+                    vec![call(libc::SYS_mremap, &[a[0], a[1], a[2], flags, ret])]
+                }
+            }
+            libc::SYS_brk => {
+                let (old, new) = (page_ceil(self.brk), page_ceil(ret));
+                match old.cmp(&new) {
+                    std::cmp::Ordering::Less => vec![map(old, new, RW)],
+                    std::cmp::Ordering::Greater => vec![call(libc::SYS_munmap, &[new, old - new])],
+                    std::cmp::Ordering::Equal => Vec::new(),
+                }
+            }
+            libc::SYS_madvise => match a[2] as i32 {
+                libc::MADV_DONTNEED | libc::MADV_HUGEPAGE | libc::MADV_NOHUGEPAGE | 24 | 102 | 103 => {
+                    vec![call(libc::SYS_madvise, &[a[0], a[1], a[2]])]
+                }
+                _ => Vec::new(),
+            },
+            _ => Vec::new(),
+        }
+    }
+
+    /// Brings our picture of the map up to date.
+    fn after_mirror(&mut self, held: &Held, ret: u64) -> Result<()> {
+        let a = &held.args;
+        match held.nr as i64 {
+            libc::SYS_mmap => {
+                let end = ret + page_ceil(a[1]);
+                if a[3] as i32 & libc::MAP_ANONYMOUS != 0 {
+                    self.areas.insert(ret, end, Backing::Local);
+                } else {
+                    self.watch(&Area { start: ret, end, prot: a[2] as u32 & 7, stack: false })?;
+                }
+            }
+            libc::SYS_munmap => self.areas.remove(page_floor(a[0]), page_ceil(a[0].saturating_add(a[1]))),
+            libc::SYS_mremap => {
+                self.areas.remap(a[0], a[1], ret, a[2]);
+                // A mapping that moved has lost its registration; the guest is stopped or held, so nobody saw a hole.
+                for (start, end, backing) in self.areas.within(ret, ret + page_ceil(a[2])) {
+                    if backing == Backing::Home {
+                        self.watch(&Area { start, end, prot: 0, stack: false })?;
+                    }
+                }
+            }
+            libc::SYS_brk => {
+                let (old, new) = (page_ceil(self.brk), page_ceil(ret));
+                if new > old {
+                    self.areas.insert(old, new, Backing::Local);
+                } else {
+                    self.areas.remove(new, old);
+                }
+                self.brk = ret;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

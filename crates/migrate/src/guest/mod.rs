@@ -1,0 +1,358 @@
+//! The running half abroad: `pando __guest`, one process with one thread for each guest.
+
+mod build;
+mod calls;
+mod faults;
+mod leave;
+mod mirror;
+mod stops;
+
+use crate::area::AreaMap;
+use crate::channel::{Channel, ChannelError};
+use crate::control::{Command, GuestOrder, Report};
+use crate::link::Link;
+use crate::message::{Down, Offer, Up};
+use leave::Leaving;
+use pando_kernel::memory::ProcessMemory;
+use pando_kernel::notify::Listener;
+use pando_kernel::pagemap::Pagemap;
+use pando_kernel::ptrace::Tracee;
+use pando_kernel::sandbox::Body;
+use pando_kernel::signal::SigInfo;
+use pando_kernel::uffd::Uffd;
+use pando_kernel::{clock, inject, poll, sandbox, signal};
+use std::collections::{BTreeSet, VecDeque};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// Why a guest's life ended here.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GuestError {
+    /// The connection to home is gone.
+    #[error("home: {0}")]
+    Home(#[from] ChannelError),
+    /// The guest process failed under our hands.
+    #[error("the guest: {0}")]
+    Inject(#[from] inject::InjectError),
+    /// A kernel facility failed.
+    #[error("{0}: {1}")]
+    Kernel(&'static str, std::io::Error),
+    /// Home said something that makes no sense.
+    #[error("home broke the protocol: {0}")]
+    Protocol(String),
+    /// The guest process died and home did not ask for it.
+    #[error("the guest process died (wait status {0:#x}); someone at this node ended it")]
+    Died(i32),
+    /// The normal end.
+    #[error("home ended it")]
+    Ended,
+    /// Home is silent.
+    #[error("home has been silent for {0} ms (limits.lost_after_ms)")]
+    Lost(u64),
+}
+
+pub(crate) type Result<T> = std::result::Result<T, GuestError>;
+
+/// Names the step that failed.
+pub(crate) fn at<T>(step: &'static str, result: std::io::Result<T>) -> Result<T> {
+    result.map_err(|e| GuestError::Kernel(step, e))
+}
+
+/// How far a held call is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Waits for pages that hold its nested arguments.
+    Pulling,
+    /// Sent home as call number `seq`.
+    Sent(u64),
+    /// It can't be forwarded: the process goes home.
+    GoesHome,
+}
+
+/// The system call in which the guest is held.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Held {
+    pub id: u64,
+    pub nr: u64,
+    pub args: [u64; 6],
+    pub stage: Stage,
+}
+
+/// A call that already runs at home, as the guest will make it again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Attach {
+    pub seq: u64,
+    pub nr: u64,
+    pub args: [u64; 6],
+}
+
+/// All of one guest.
+pub(crate) struct Guest {
+    order: GuestOrder,
+    offer: Offer,
+    link: Link,
+    chan: Channel,
+    body: Body,
+    tracee: Tracee,
+    memory: ProcessMemory,
+    pagemap: Pagemap,
+    uffd: Uffd,
+    listener: Option<Listener>,
+    children: OwnedFd,
+    hole: u64,
+    areas: AreaMap,
+    prepared: Vec<crate::message::Area>,
+    /// Added to this machine's monotonic clock it gives the guest's.
+    monotonic_offset: i64,
+    brk: u64,
+    /// Caught signals, as a set.
+    caught: u64,
+    call: Option<Held>,
+    /// Signals that the deputy blocks, as far as it has been told.
+    home_mask: u64,
+    /// The next notification is this call, already running at home.
+    attach: Option<Attach>,
+    /// Its reply, when that came first.
+    early: Option<(Down, Vec<u8>)>,
+    /// Output bytes that came before their reply.
+    parts: Vec<(u64, Vec<u8>)>,
+    /// Messages that wait while only pages could be served.
+    stash: VecDeque<(Down, Vec<u8>)>,
+    seq: u64,
+    signals: u64,
+    undelivered: Vec<SigInfo>,
+    /// The restart code in the guest's registers is one that home sent.
+    broke_off: bool,
+    /// A ptrace stop has been asked for and not been seen.
+    interrupting: bool,
+    /// The guest is in a ptrace stop that we keep.
+    stopped: bool,
+    paused: bool,
+    /// After the next signal delivery, restore this mask in its frame (see stops.rs).
+    frame_mask: Option<u64>,
+    pulls: BTreeSet<u64>,
+    stack_low: u64,
+    /// Home's vDSO.
+    vdso: (u64, u64),
+    /// Addresses of the functions in it that are ours.
+    stubs: Vec<u64>,
+    rseq: (u64, u32, u32),
+    cpu_before_ns: u64,
+    leaving: Leaving,
+    wants_home: bool,
+    reported: Instant,
+    counted: (u64, u64, u64),
+}
+
+/// Runs one guest to its end. Returns the exit code.
+pub fn main() -> i32 {
+    let order: GuestOrder = match serde_json::from_reader(std::io::stdin().lock()) {
+        Ok(order) => order,
+        Err(e) => {
+            eprintln!("pando: __guest is started by the daemon, with an order on standard input: {e}");
+            return 2;
+        }
+    };
+    let mut link = Link::new(&order.engine_socket);
+    match build::receive(order, &mut link) {
+        Ok(Some(mut guest)) => {
+            guest.link = std::mem::replace(&mut link, Link::new(""));
+            let end = guest.run();
+            guest.finish(end)
+        }
+        Ok(None) => 0,
+        Err(e) => {
+            link.log("warn", format!("a process could not be taken in: {e}"));
+            1
+        }
+    }
+}
+
+impl Guest {
+    fn lost_after(&self) -> Duration {
+        Duration::from_millis(self.order.limits.lost_after_ms.min(self.offer.lost_after_ms))
+    }
+
+    pub(crate) fn send(&mut self, up: &Up, body: &[&[u8]]) -> Result<()> {
+        Ok(self.chan.send(up, body)?)
+    }
+
+    fn run(&mut self) -> Result<()> {
+        let mut ready = vec![1; 5];
+        loop {
+            self.turn(&ready)?;
+            self.work_on_leaving()?;
+            let open = self.call.is_none() && !self.interrupting && !self.leaving.closed();
+            // A negative descriptor is passed over by poll(2).
+            let listener = self.listener.as_ref().filter(|_| open).map_or(-1, Listener::raw);
+            let link = self.link.raw().unwrap_or(-1);
+            let chan = (self.chan.raw(), self.chan.wants_write());
+            let fds =
+                [chan, (self.children.as_raw_fd(), false), (self.uffd.raw(), false), (listener, false), (link, false)];
+            let at_once = self.leaving.busy() && !self.chan.wants_write() && !self.map_is_changing();
+            let timeout = if at_once || !self.stash.is_empty() || self.chan.has_frame() { 0 } else { 250_000 };
+            ready = at("poll", poll::wait(&fds, timeout))?;
+            self.heartbeat()?;
+        }
+    }
+
+    /// Everything that is ready now, once round.
+    fn turn(&mut self, ready: &[u8]) -> Result<()> {
+        self.chan.flush()?;
+        if ready[1] & 1 != 0 {
+            poll::drain(self.children.as_raw_fd());
+        }
+        if !self.stopped {
+            while let Some(stop) = at("wait", self.tracee.wait(false))? {
+                self.on_stop(stop)?;
+                if self.stopped {
+                    break;
+                }
+            }
+        }
+        if ready[2] & 1 != 0 {
+            self.take_faults()?;
+        }
+        let open = self.call.is_none() && !self.interrupting && !self.stopped && !self.leaving.closed();
+        if let Some(listener) = self.listener.as_ref().filter(|_| open && ready[3] & 1 != 0)
+            && poll::wait(&[(listener.raw(), false)], 0).is_ok_and(|r| r[0] & 1 != 0)
+            && let Some(n) = listener.receive()
+        {
+            self.on_call(n)?;
+        }
+        let mut budget = 32;
+        while budget > 0 {
+            let next = match self.stash.pop_front() {
+                Some(stashed) => Some(stashed),
+                None if ready[0] & 1 != 0 || self.chan.has_frame() => self.chan.next::<Down>()?,
+                None => None,
+            };
+            let Some((down, body)) = next else { break };
+            self.on_down(down, body)?;
+            budget -= 1;
+        }
+        if ready[4] & 1 != 0 || self.link.raw().is_none() {
+            for command in self.link.commands() {
+                if let Command::Evict { reason } = command {
+                    self.want_home(reason)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn on_down(&mut self, down: Down, body: Vec<u8>) -> Result<()> {
+        // What crosses with our leaving is home's to sort out: it kept the reply, and counts the signals we saw.
+        let frozen = matches!(self.leaving, Leaving::Frozen);
+        match down {
+            Down::Reply { .. } | Down::Interrupted { .. } if self.leaving.freezing() => Ok(()),
+            Down::Signal(_) | Down::Pages(_) | Down::NoPage(_) if frozen => Ok(()),
+            Down::Pages(runs) => self.install(&runs, &body),
+            Down::NoPage(addr) => {
+                self.pulls.remove(&addr);
+                self.want_home(format!("it touched memory at {addr:#x} that only home can judge"))
+            }
+            Down::Output(addr) => {
+                self.parts.push((addr, body));
+                Ok(())
+            }
+            Down::Reply { .. } | Down::Interrupted { .. } => self.on_answer(down, body),
+            Down::Signal(info) => self.on_signal(&info),
+            Down::Pause => {
+                self.paused = true;
+                self.interrupt()
+            }
+            Down::Resume => {
+                self.paused = false;
+                if self.stopped && !self.leaving.freezing() {
+                    self.stopped = false;
+                    at("continue", self.tracee.cont(0))?;
+                }
+                Ok(())
+            }
+            Down::ComeHome => self.begin_leaving(),
+            Down::End => Err(GuestError::Ended),
+            Down::Ping => Ok(()),
+            Down::Offer(_) | Down::Clock(..) | Down::Prepare(_) | Down::Start(_) => {
+                Err(GuestError::Protocol(format!("a message out of place: {down:?}")))
+            }
+        }
+    }
+
+    /// Asks the guest to stop.
+    pub(crate) fn interrupt(&mut self) -> Result<()> {
+        if !self.interrupting && !self.stopped {
+            at("interrupt", self.tracee.interrupt())?;
+            self.interrupting = true;
+        }
+        Ok(())
+    }
+
+    /// Asks home to take the process back.
+    pub(crate) fn want_home(&mut self, reason: String) -> Result<()> {
+        if !self.wants_home {
+            self.wants_home = true;
+            self.send(&Up::WantHome(reason), &[])?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn cpu_ns(&self) -> u64 {
+        clock::process_cpu_ns(self.body.pid)
+    }
+
+    pub(crate) fn heartbeat(&mut self) -> Result<()> {
+        let limit = self.lost_after();
+        if self.chan.heard.elapsed() > limit {
+            return Err(GuestError::Lost(limit.as_millis() as u64));
+        }
+        if self.chan.spoke.elapsed() > limit / 4 {
+            self.send(&Up::Ping, &[])?;
+        }
+        if self.reported.elapsed() > Duration::from_secs(1) {
+            self.reported = Instant::now();
+            let cpu = self.cpu_ns();
+            self.send(&Up::Usage(cpu), &[])?;
+            self.report_state();
+        }
+        Ok(())
+    }
+
+    pub(crate) fn report_state(&mut self) {
+        let (calls, pulled, pushed) = self.counted;
+        let ms = self.cpu_ns() / 1_000_000;
+        self.link.report(Report::State {
+            pid: self.offer.pid as u32,
+            place: self.order.node.clone(),
+            phase: self.leaving.phase().into(),
+            calls,
+            pulled,
+            pushed,
+            cpu_abroad_ms: ms,
+            cpu_by_node: vec![(self.order.node.clone(), ms)],
+        });
+    }
+
+    /// Ends the guest and says why.
+    fn finish(mut self, end: Result<()>) -> i32 {
+        let _ = signal::kill(self.body.init, libc::SIGKILL);
+        let _ = signal::kill(self.body.pid, libc::SIGKILL);
+        let (outcome, level, detail) = match &end {
+            Ok(()) | Err(GuestError::Ended) => ("home", "info", "it has left".to_string()),
+            Err(e @ (GuestError::Home(_) | GuestError::Lost(_))) => {
+                ("lost", "warn", format!("its home {} is out of reach: {e}; its guest here was ended", self.offer.home))
+            }
+            Err(e) => ("failed", "error", e.to_string()),
+        };
+        if outcome == "failed" {
+            let _ = self.chan.send(&Up::Failed(detail.clone()), &[]);
+            self.chan.drain(Duration::from_millis(500));
+        }
+        while !matches!(self.tracee.wait(true), Ok(Some(pando_kernel::ptrace::Stop::Gone(_))) | Err(_)) {}
+        sandbox::reap(self.body.init);
+        let detail = format!("guest {} of {} ({}): {detail}", self.offer.pid, self.offer.home, self.offer.command);
+        self.link.log(level, detail.clone());
+        self.link.report(Report::Done { pid: self.offer.pid as u32, outcome: outcome.into(), detail });
+        i32::from(outcome == "failed")
+    }
+}

@@ -1,0 +1,154 @@
+//! Stops of the guest: signals to deliver, faults, and interrupts that we asked for.
+
+use super::{Guest, GuestError, Held, Result, at};
+use pando_kernel::ptrace::Stop;
+use pando_kernel::signal::{self, DefaultAction, SigInfo};
+
+/// Offset of `uc_sigmask` from the stack pointer at the first instruction of a handler (`struct rt_sigframe`).
+pub(super) const FRAME_MASK: u64 = 304;
+/// Most signals that may wait here.
+const MAX_WAITING: usize = 100_000;
+
+impl Guest {
+    pub(super) fn on_stop(&mut self, stop: Stop) -> Result<()> {
+        match stop {
+            Stop::Gone(status) => Err(GuestError::Died(status)),
+            Stop::Event(_) => {
+                self.interrupting = false;
+                if self.leaving.freezing() {
+                    self.stopped = true;
+                    self.freeze_now()
+                } else if self.paused {
+                    self.stopped = true;
+                    Ok(())
+                } else {
+                    at("continue", self.tracee.cont(0))
+                }
+            }
+            Stop::Signal(_) if self.leaving.freezing() => self.keep_signal(),
+            Stop::Signal(signal) => self.deliver(signal),
+            Stop::Other(_) => at("continue", self.tracee.cont(0)),
+        }
+    }
+
+    /// Keeps a signal that is about to be delivered for home, and goes on to the stop we asked for.
+    fn keep_signal(&mut self) -> Result<()> {
+        let info = at("siginfo", self.tracee.siginfo())?;
+        let known = self.undelivered.iter().any(|i| signal::number(i) == signal::number(&info));
+        // A fault happens again at home, at the same instruction; a breakpoint does not.
+        let again = signal::is_fault(&info) && signal::number(&info) != libc::SIGTRAP;
+        if !known && !again {
+            self.undelivered.push(info);
+        }
+        self.stopped = true;
+        self.interrupting = false;
+        self.freeze_now()
+    }
+
+    /// The guest is about to receive `signal`: hand it the siginfo that home saw.
+    pub(super) fn deliver(&mut self, signal: i32) -> Result<()> {
+        let mut regs = at("registers", self.tracee.registers())?;
+        if self.is_unreceived(&regs) {
+            regs.rax = super::calls::RESTART_NOINTR as u64;
+            at("registers", self.tracee.set_registers(&regs))?;
+        }
+        self.broke_off = false;
+        if let Some(i) = self.undelivered.iter().position(|i| signal::number(i) == signal) {
+            let info = self.undelivered.remove(i);
+            at("siginfo", self.tracee.set_siginfo(&info))?;
+            return match self.frame_mask.take() {
+                Some(mask) => self.deliver_with_mask(signal, mask),
+                None => at("deliver", self.tracee.cont(signal)),
+            };
+        }
+        let info = at("siginfo", self.tracee.siginfo())?;
+        let bit = signal::bit(signal);
+        let blocked = at("mask", self.tracee.signal_mask())? & bit != 0;
+        if self.caught & bit != 0 && !(blocked && signal::is_fault(&info)) {
+            return at("deliver", self.tracee.cont(signal));
+        }
+        if !signal::is_fault(&info) && signal::default_action(signal) == DefaultAction::Ignore {
+            return at("ignore", self.tracee.cont(0));
+        }
+        // Nobody handles it: it acts at home, with core file and status as they would have been.
+        if !signal::is_fault(&info) || signal == libc::SIGTRAP {
+            self.undelivered.push(info);
+        }
+        self.stopped = true;
+        self.want_home(format!("it gets signal {signal}, which ends it"))
+    }
+
+    /// The call that the signal broke off had set a mask of its own (sigsuspend, ppoll, ...): the handler runs under
+    /// that mask, and its frame must restore `mask`. The kernel keeps that in a flag which we can't set, so the frame is
+    /// corrected at the handler's first instruction.
+    fn deliver_with_mask(&mut self, signal: i32, mask: u64) -> Result<()> {
+        at("deliver", self.tracee.step(signal))?;
+        // The frame may go to a page that is still at home.
+        loop {
+            match at("wait", self.tracee.wait(false))? {
+                Some(Stop::Gone(status)) => return Err(GuestError::Died(status)),
+                Some(Stop::Event(_)) => {
+                    // The stop that was asked for meanwhile; asked for again below.
+                    at("step", self.tracee.step(0))?;
+                }
+                Some(_) => break,
+                None => self.serve_faults_only()?,
+            }
+        }
+        let regs = at("registers", self.tracee.registers())?;
+        self.memory.write(regs.rsp + FRAME_MASK, &mask.to_le_bytes());
+        if std::mem::take(&mut self.interrupting) {
+            self.interrupt()?;
+        }
+        at("continue", self.tracee.cont(0))
+    }
+
+    /// A signal from home.
+    pub(super) fn on_signal(&mut self, info: &[u8]) -> Result<()> {
+        self.signals += 1;
+        self.queue_signal(info)
+    }
+
+    /// Makes a signal pending in the guest's kernel; `deliver` sees it when it is about to run.
+    pub(super) fn queue_signal(&mut self, info: &[u8]) -> Result<()> {
+        let info: SigInfo = info.try_into().map_err(|_| GuestError::Protocol("a siginfo of the wrong size".into()))?;
+        let number = signal::number(&info);
+        if !(1..=64).contains(&number) || number == libc::SIGKILL || number == libc::SIGSTOP {
+            return Err(GuestError::Protocol(format!("signal {number} from home")));
+        }
+        let standard = number < 32;
+        if standard && self.undelivered.iter().any(|i| signal::number(i) == number) {
+            return Ok(()); // pending already; standard signals do not queue
+        }
+        if self.undelivered.len() < MAX_WAITING {
+            self.undelivered.push(info);
+        }
+        at("queue a signal", signal::tgkill(self.body.pid, self.body.pid, number))
+    }
+
+    /// A signal broke `held` off at home: the guest's kernel now does what it does then (restart, or EINTR after a handler).
+    pub(super) fn break_off(&mut self, held: Held, code: i64) -> Result<()> {
+        let mut view = super::leave::Plain(&self.memory);
+        let temporary = pando_calls::temporary_mask(held.nr, &held.args, &mut view);
+        let admitted = |mask: u64| self.undelivered.iter().any(|i| signal::bit(signal::number(i)) & mask == 0);
+        let temporary = temporary.filter(|&m| code != -513 && admitted(m));
+        self.interrupt()?;
+        self.answer(held.id, code)?;
+        self.broke_off = true;
+        let Some(temporary) = temporary else { return Ok(()) };
+        match at("wait", self.tracee.wait(true))? {
+            Some(Stop::Event(_)) => {}
+            Some(Stop::Gone(status)) => return Err(GuestError::Died(status)),
+            other => return Err(GuestError::Protocol(format!("stop {other:?} while a call was broken off"))),
+        }
+        self.interrupting = false;
+        let mask = at("mask", self.tracee.signal_mask())?;
+        at("mask", self.tracee.set_signal_mask(temporary))?;
+        self.frame_mask = Some(mask);
+        if self.paused || self.leaving.freezing() {
+            self.stopped = true;
+            return Ok(());
+        }
+        at("continue", self.tracee.cont(0))
+    }
+}

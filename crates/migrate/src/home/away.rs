@@ -1,0 +1,282 @@
+//! The loop of a deputy whose guest is abroad.
+
+use super::calls::STARVED;
+use super::{Deputy, End, HomeError, Result, Thread, Wish, at, freeze, target};
+use crate::channel::ChannelError;
+use crate::control::{Command, Destination};
+use crate::message::{Down, Up};
+use pando_kernel::{poll, procfs};
+use std::os::fd::AsRawFd;
+use std::sync::mpsc::{TryRecvError, channel};
+use std::time::{Duration, Instant};
+
+/// How long the idle thread stays in our stop before it goes to sleep in pause(2).
+pub(super) const PARK_AFTER: Duration = Duration::from_micros(500);
+
+/// The same while signals keep calls from beginning.
+const UNDER_FIRE: Duration = Duration::from_millis(20);
+
+impl Deputy {
+    /// Until the process is home or has ended.
+    pub(super) fn live(&mut self) -> Result<End> {
+        loop {
+            match self.turn() {
+                Ok(Some(end)) => return Ok(end),
+                Ok(None) => {}
+                Err(HomeError::Target { node, source }) => return Ok(End::Lost(self.lost(&node, &source))),
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    fn lost(&self, node: &str, source: &ChannelError) -> String {
+        format!("node {node} was lost while the process was there ({source}); its memory went with it, so it was ended")
+    }
+
+    /// One round: events that are there, then work in the background, then sleep.
+    fn turn(&mut self) -> Result<Option<End>> {
+        if self.thread != Thread::Halted {
+            while let Some(stop) = at("wait", self.tracee.wait(false))? {
+                self.on_stop(stop)?;
+                if self.thread == Thread::Halted {
+                    break;
+                }
+            }
+        }
+        if self.finished_returning()? {
+            return Ok(Some(End::Home));
+        }
+        for _ in 0..32 {
+            let Some(abroad) = &mut self.abroad else { break };
+            let node = abroad.node.clone();
+            let next = abroad.chan.next::<Up>().map_err(|source| HomeError::Target { node, source })?;
+            let Some((up, body)) = next else { break };
+            self.on_up(up, body)?;
+        }
+        if self.finished_returning()? {
+            return Ok(Some(End::Home));
+        }
+        if self.link_ready || self.link.raw().is_none() {
+            self.link_ready = false;
+            for command in self.commands() {
+                if let Command::Move { request, dest, reason } = command {
+                    self.on_wish(request, dest, reason)?;
+                }
+            }
+        }
+        self.work_on_wish()?;
+        self.heartbeat()?;
+        self.sleep()?;
+        Ok(None)
+    }
+
+    fn sleep(&mut self) -> Result<()> {
+        let mut timeout: i64 = if self.wish.as_ref().is_some_and(|w| w.preparing.is_some()) { 1_000 } else { 200_000 };
+        let (mut pushing, mut chan) = (false, (-1, false));
+        if let Some(abroad) = &mut self.abroad {
+            abroad.chan.flush().map_err(|source| HomeError::Target { node: abroad.node.clone(), source })?;
+            let waiting = abroad.chan.wants_write();
+            chan = (abroad.chan.raw(), waiting);
+            pushing = !abroad.push.is_empty() && !waiting;
+            if pushing || abroad.chan.has_frame() {
+                timeout = 0;
+            }
+        }
+        let may_park = self.thread == Thread::Halted && self.flight.is_none() && self.returning.is_none();
+        // Under fire the next call comes first: one more signal would only put it off again.
+        let patience = if self.starved >= STARVED { UNDER_FIRE } else { PARK_AFTER };
+        if may_park {
+            timeout = timeout.min(patience.saturating_sub(self.halted_at.elapsed()).as_micros() as i64);
+        }
+        // A negative descriptor is passed over by poll(2).
+        let fds = [(self.children.as_raw_fd(), false), chan, (self.link.raw().unwrap_or(-1), false)];
+        let ready = at("poll", poll::wait(&fds, timeout))?;
+        if ready[0] & 1 != 0 {
+            poll::drain(self.children.as_raw_fd());
+        }
+        self.link_ready |= ready[2] & 1 != 0;
+        if pushing && ready.iter().all(|r| r & 1 == 0) {
+            self.push_some()?;
+        }
+        // However busy the line is: only a thread that sleeps in the kernel hears signals.
+        if may_park && self.halted_at.elapsed() >= patience {
+            self.grow_stack()?;
+            self.park()?;
+        }
+        Ok(())
+    }
+
+    fn on_up(&mut self, up: Up, body: Vec<u8>) -> Result<()> {
+        match up {
+            Up::Pull(addr, pages) => self.on_pull(addr, pages),
+            Up::StackGrew(to) => {
+                if to < self.stack_low {
+                    self.stack_wanted = Some(self.stack_wanted.map_or(to, |w| w.min(to)));
+                }
+                Ok(())
+            }
+            Up::Input(addr) => {
+                if self.flight.is_some() {
+                    return Err(self.broken("input for a call that is running"));
+                }
+                if self.stack_wanted.is_some() {
+                    self.make_stack_now()?;
+                }
+                self.write_input(addr, &body)
+            }
+            Up::Call { seq, nr, args, inputs, signals } => {
+                if self.stack_wanted.is_some() {
+                    self.make_stack_now()?;
+                }
+                self.on_call(seq, nr, args, &inputs, &body, signals)
+            }
+            Up::Written(runs) => self.on_written(&runs, &body),
+            Up::WantHome(reason) => self.come_home_for(&reason),
+            Up::Frozen { context, signals, cpu_ns } => self.on_frozen(*context, body, signals, cpu_ns),
+            Up::Usage(cpu_ns) => {
+                if let Some(a) = &mut self.abroad {
+                    a.cpu_ns = cpu_ns;
+                }
+                Ok(())
+            }
+            Up::Failed(why) => Err(HomeError::Declined { node: self.place(), why: format!("lost it: {why}") }),
+            Up::Ping => Ok(()),
+            Up::Agree { .. } | Up::Decline(_) | Up::AskClock | Up::Prepared { .. } | Up::Started => {
+                Err(self.broken("a message out of place"))
+            }
+        }
+    }
+
+    /// Input for a grown stack must find that stack.
+    fn make_stack_now(&mut self) -> Result<()> {
+        self.halt_idle_thread()?;
+        self.grow_stack()
+    }
+
+    /// Takes the idle thread out of its sleep; signals that come meanwhile are handled.
+    pub(super) fn halt_idle_thread(&mut self) -> Result<()> {
+        if self.thread == Thread::Parked {
+            self.halt_wanted = true;
+            at("interrupt", self.tracee.interrupt())?;
+        }
+        while self.thread == Thread::Parked {
+            if let Some(stop) = at("wait", self.tracee.wait(true))? {
+                self.on_stop(stop)?;
+            }
+        }
+        self.halt_wanted = false;
+        Ok(())
+    }
+
+    fn on_wish(&mut self, request: u64, dest: Destination, reason: String) -> Result<()> {
+        let target_name = match &dest {
+            Destination::Home => self.order.node.clone(),
+            Destination::Node { name, .. } => name.clone(),
+        };
+        if let Some(busy) = &self.wish {
+            let why =
+                format!("process {} is already on its way ({}); try again when it has arrived", self.pid, busy.reason);
+            self.move_done(request, Err(why));
+            return Ok(());
+        }
+        if target_name == self.place() {
+            let why = format!("process {} is at {target_name} already", self.pid);
+            self.move_done(request, Err(why));
+            return Ok(());
+        }
+        let dest = if target_name == self.order.node { Destination::Home } else { dest };
+        let asked = Instant::now();
+        let mut wish = Wish { request, dest, reason, asked, preparing: None, prepared: None, called: false };
+        if let Destination::Node { .. } = wish.dest {
+            self.epoch += 1;
+            let maps = at("its map", procfs::maps(self.pid))?;
+            let abroad_ns = self.cpu_by_node.values().sum::<u64>() + self.abroad.as_ref().map_or(0, |a| a.cpu_ns);
+            let request =
+                freeze::target_request(&self.order, wish.dest.clone(), &maps, self.hole, self.epoch, abroad_ns)?;
+            let (tx, rx) = channel();
+            std::thread::spawn(move || {
+                // Nobody listens any more when the process has ended meanwhile.
+                let _ = tx.send(target::prepare(request));
+            });
+            wish.preparing = Some(rx);
+        }
+        self.wish = Some(wish);
+        self.work_on_wish()
+    }
+
+    /// The process has to come home, whatever else is going on.
+    pub(super) fn come_home_for(&mut self, reason: &str) -> Result<()> {
+        if let Some(wish) = self.wish.take() {
+            if wish.request != 0 {
+                self.move_done(wish.request, Err(format!("process {} comes home instead: {reason}", self.pid)));
+            }
+            let called = wish.called;
+            self.wish = Some(Wish {
+                request: 0,
+                dest: Destination::Home,
+                reason: reason.into(),
+                asked: Instant::now(),
+                preparing: None,
+                prepared: None,
+                called,
+            });
+        } else {
+            self.on_wish(0, Destination::Home, reason.into())?;
+        }
+        self.work_on_wish()
+    }
+
+    fn work_on_wish(&mut self) -> Result<()> {
+        let Some(wish) = &mut self.wish else { return Ok(()) };
+        if let Some(rx) = &wish.preparing {
+            match rx.try_recv() {
+                Ok(Ok(prepared)) => (wish.prepared, wish.preparing) = (Some(prepared), None),
+                Ok(Err(e)) => return self.wish_failed(&e.to_string()),
+                Err(TryRecvError::Disconnected) => return self.wish_failed("the preparation broke off"),
+                Err(TryRecvError::Empty) => return Ok(()),
+            }
+        }
+        if self.abroad.is_none() {
+            // At home, waiting in a call: there is no guest to call back.
+            if self.returning.is_some() && wish.prepared.is_some() {
+                self.froze = Instant::now();
+                self.left.clone_from(&self.order.node);
+                let prepared = wish.prepared.take();
+                return prepared.map_or(Ok(()), |p| self.go_on_to(p));
+            }
+            return Ok(());
+        }
+        if !wish.called {
+            wish.called = true;
+            self.tell(&Down::ComeHome, &[])?;
+            self.set_phase("presync");
+        }
+        Ok(())
+    }
+
+    fn wish_failed(&mut self, why: &str) -> Result<()> {
+        if let Some(wish) = self.wish.take() {
+            let place = self.place();
+            self.move_done(wish.request, Err(format!("process {} stays at {place}: {why}", self.pid)));
+        }
+        Ok(())
+    }
+
+    fn heartbeat(&mut self) -> Result<()> {
+        let limit = self.lost_after();
+        let ms = limit.as_millis() as u64;
+        if let Some(abroad) = &self.abroad {
+            if abroad.chan.heard.elapsed() > limit {
+                return Err(HomeError::Target { node: abroad.node.clone(), source: ChannelError::Timeout(ms) });
+            }
+            if abroad.chan.spoke.elapsed() > limit / 4 {
+                self.tell(&Down::Ping, &[])?;
+            }
+        }
+        if self.reported.elapsed() > Duration::from_secs(1) {
+            self.reported = Instant::now();
+            self.report_state();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,319 @@
+//! Forwarded calls: run by the deputy's own thread, with their own arguments.
+
+use super::memory::View;
+use super::{Answered, Deputy, Flight, HomeError, Result, Thread, at};
+use crate::layout::HOLE_BYTES;
+use crate::message::{CHUNK, Down, Span};
+use pando_calls::{Class, Plan};
+use pando_kernel::inject::{self, call};
+use pando_kernel::ptrace::Stop;
+use pando_kernel::{page_ceil, page_floor};
+
+/// So many calls in a row that a signal did not let begin are too many.
+pub(super) const STARVED: u32 = 4;
+/// Most output bytes that travel in the reply itself.
+const INLINE: u64 = 128 * 1024;
+/// Calls that give EINTR although no handler ran, when a tracer lets an ignored signal through.
+const EINTR_ALWAYS: &[i64] = &[
+    libc::SYS_epoll_wait,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_msgrcv,
+    libc::SYS_msgsnd,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_connect,
+];
+
+impl Deputy {
+    /// A call from the guest.
+    pub(super) fn on_call(
+        &mut self,
+        seq: u64,
+        nr: u64,
+        mut args: [u64; 6],
+        inputs: &[Span],
+        body: &[u8],
+        signals: u64,
+    ) -> Result<()> {
+        if self.flight.is_some() || self.returning.is_some() {
+            return Err(self.broken("a call while another one is running"));
+        }
+        let mut rest = body;
+        for &(addr, len) in inputs {
+            let Some((bytes, tail)) = rest.split_at_checked(len as usize) else {
+                return Err(self.broken("a call with too few bytes"));
+            };
+            rest = tail;
+            self.write_input(addr, bytes)?;
+        }
+        self.calls += 1;
+        self.last_seq = self.last_seq.max(seq);
+        self.last_reply = None;
+        self.signals_seen(signals);
+        if signals != self.signals {
+            self.starved += 1;
+            // A signal is on its way to the guest: its handler runs first, then the call is made again.
+            return self.tell(&Down::Interrupted { seq, code: -513 }, &[]);
+        }
+        let mut done_before = 0;
+        if let Some((cut_nr, cut_args, done)) = self.cut_short.take()
+            && (cut_nr, cut_args) == (nr, args)
+        {
+            args[1] += done;
+            args[2] -= done;
+            done_before = done;
+        }
+        if let Some(error) = self.forbidden(nr, &args)? {
+            return self.tell(&Down::Reply { seq, ret: error, outputs: Vec::new() }, &[]);
+        }
+        self.flight = Some(Flight { seq, nr, args, begun: false, disturbed: false, done_before });
+        self.begin()
+    }
+
+    /// What a guest may not have done: calls that never come from an honest one, and anything that touches our pages.
+    fn forbidden(&self, nr: u64, args: &[u64; 6]) -> Result<Option<i64>> {
+        let clear = |start: u64, len: u64| start.saturating_add(len) <= self.hole || start >= self.hole + HOLE_BYTES;
+        match pando_calls::class(nr, args) {
+            Class::Home(_) | Class::Native | Class::CpuTimer => Err(self.broken("a call that must not be forwarded")),
+            Class::Memory => {
+                let ranges = [(args[0], page_ceil(args[1])), (args[4], page_ceil(args[2]))];
+                let moves = nr == libc::SYS_mremap as u64;
+                let brk = nr == libc::SYS_brk as u64;
+                let touches = ranges.iter().take(1 + usize::from(moves)).any(|&(s, l)| !clear(s, l));
+                Ok((touches && !brk).then_some(-i64::from(libc::EINVAL)))
+            }
+            _ => match pando_calls::plan(nr, args, &mut View(&self.memory)) {
+                Plan::Forward { outputs_max, .. } if outputs_max.iter().any(|r| !clear(r.addr, r.len)) => {
+                    Ok(Some(-i64::from(libc::EFAULT)))
+                }
+                _ => Ok(None),
+            },
+        }
+    }
+
+    /// Starts the waiting call, or sees to it that the thread becomes free for it.
+    pub(super) fn begin(&mut self) -> Result<()> {
+        match self.thread {
+            Thread::Halted => {
+                self.grow_stack()?;
+                let Some(flight) = &mut self.flight else { return Ok(()) };
+                flight.begun = true;
+                let wanted = inject::Call { nr: flight.nr, args: flight.args };
+                if self.starved >= STARVED {
+                    self.enter_under_fire(&wanted)?;
+                } else {
+                    self.run_in_deputy(&wanted)?;
+                }
+                self.thread = Thread::InCall;
+                self.watch_briefly()
+            }
+            // Its stop (PTRACE_EVENT_STOP) begins the call.
+            Thread::Parked => at("interrupt", self.tracee.interrupt()),
+            Thread::InCall | Thread::JobStopped => Ok(()),
+        }
+    }
+
+    /// Lets the halted thread run a call that may block; the int3 behind it reports the end.
+    pub(super) fn run_in_deputy(&mut self, wanted: &inject::Call) -> Result<()> {
+        let regs = inject::registers_for(&self.base, self.hole + inject::SINGLE, wanted);
+        at("registers", self.tracee.set_registers(&regs))?;
+        at("continue", self.tracee.cont(0))
+    }
+
+    /// Signals come faster than calls can begin (a timer of microseconds). The call is entered with signals held back, and they are let
+    /// in there: a call that would wait is broken off by them, any other one is made, as it would be at home.
+    fn enter_under_fire(&mut self, wanted: &inject::Call) -> Result<()> {
+        let mask = at("mask", self.tracee.signal_mask())?;
+        at("mask", self.tracee.set_signal_mask(inject::QUIET))?;
+        let regs = inject::registers_for(&self.base, self.hole + inject::SINGLE, wanted);
+        at("registers", self.tracee.set_registers(&regs))?;
+        loop {
+            at("enter", self.tracee.to_system_call())?;
+            match at("wait", self.tracee.wait(true))? {
+                Some(Stop::Signal(libc::SIGTRAP)) => break,
+                Some(Stop::Signal(libc::SIGSTOP)) => {
+                    at("stop again", pando_kernel::signal::kill(self.pid, libc::SIGSTOP))?
+                }
+                Some(Stop::Gone(status)) => return Err(HomeError::Ended(status)),
+                _ => {}
+            }
+        }
+        at("mask", self.tracee.set_signal_mask(mask))?;
+        at("continue", self.tracee.cont(0))
+    }
+
+    /// Most calls take microseconds: look for their end before going to sleep.
+    fn watch_briefly(&mut self) -> Result<()> {
+        for _ in 0..24 {
+            if let Some(stop) = at("wait", self.tracee.wait(false))? {
+                return self.on_stop(stop);
+            }
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    /// The thread waits in pause(2) until there is work or a signal.
+    pub(super) fn park(&mut self) -> Result<()> {
+        self.run_in_deputy(&call(libc::SYS_pause, &[]))?;
+        self.thread = Thread::Parked;
+        Ok(())
+    }
+
+    /// The call in flight has returned.
+    pub(super) fn call_done(&mut self, mut ret: i64) -> Result<()> {
+        self.halt();
+        self.starved = 0;
+        self.reset_handlers()?;
+        let Some(mut flight) = self.flight.take() else { return Ok(()) };
+        if flight.disturbed && ret == -i64::from(libc::EINTR) && EINTR_ALWAYS.contains(&(flight.nr as i64)) {
+            flight.disturbed = false;
+            self.flight = Some(flight);
+            return self.begin();
+        }
+        if flight.done_before > 0 {
+            ret = flight.done_before as i64 + ret.max(0);
+        }
+        let outputs = self.outputs(&flight, ret);
+        if !self.held.is_empty() {
+            self.apply_held();
+            for (addr, bytes) in &outputs {
+                self.memory.write(*addr, bytes);
+            }
+        }
+        self.note_effects(&flight, ret);
+        if flight.nr != libc::SYS_restart_syscall as u64 {
+            self.restart = None;
+        }
+        if self.returning.is_some() {
+            return self.call_ended_at_home(Some(ret), None);
+        }
+        self.reply(&flight, ret, outputs)
+    }
+
+    fn outputs(&self, flight: &Flight, ret: i64) -> Vec<(u64, Vec<u8>)> {
+        let (nr, args) = self.real_call(flight.nr, flight.args);
+        if matches!(pando_calls::class(nr, &args), Class::Memory) {
+            return Vec::new();
+        }
+        let ranges = pando_calls::outputs(nr, &args, ret, &mut View(&self.memory));
+        let mut out = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            let mut bytes = vec![0; range.len as usize];
+            let got = self.memory.read(range.addr, &mut bytes);
+            bytes.truncate(got);
+            out.push((range.addr, bytes));
+        }
+        out
+    }
+
+    fn reply(&mut self, flight: &Flight, ret: i64, outputs: Vec<(u64, Vec<u8>)>) -> Result<()> {
+        let total: u64 = outputs.iter().map(|o| o.1.len() as u64).sum();
+        if total > INLINE {
+            for (addr, bytes) in &outputs {
+                self.send_output(*addr, bytes)?;
+            }
+            self.tell(&Down::Reply { seq: flight.seq, ret, outputs: Vec::new() }, &[])?;
+        } else {
+            let spans: Vec<Span> = outputs.iter().map(|(a, b)| (*a, b.len() as u32)).collect();
+            let parts: Vec<&[u8]> = outputs.iter().map(|(_, b)| b.as_slice()).collect();
+            self.tell(&Down::Reply { seq: flight.seq, ret, outputs: spans }, &parts)?;
+        }
+        self.last_reply = Some(Answered { seq: flight.seq, ret, broken_off: false, outputs });
+        Ok(())
+    }
+
+    fn send_output(&mut self, addr: u64, bytes: &[u8]) -> Result<()> {
+        for (i, part) in (0u64..).zip(bytes.chunks(CHUNK)) {
+            self.tell(&Down::Output(addr + i * CHUNK as u64), &[part])?;
+            let patience = self.lost_after();
+            if let Some(abroad) = &mut self.abroad {
+                abroad.chan.drain(patience);
+            }
+        }
+        Ok(())
+    }
+
+    /// A signal with a handler broke the call off.
+    pub(super) fn call_interrupted(&mut self, code: i64) -> Result<()> {
+        if self.flight.as_ref().is_some_and(|f| f.done_before > 0) {
+            // Part of it has been transferred: the call ends with that, as the kernel would have it.
+            return self.call_done(code);
+        }
+        self.halt();
+        let Some(flight) = self.flight.take() else { return Ok(()) };
+        let code = if flight.begun { code } else { -513 };
+        self.starved = if code == -513 { self.starved + 1 } else { 0 };
+        if code == -516 && flight.nr != libc::SYS_restart_syscall as u64 {
+            self.restart = Some((flight.nr, flight.args));
+        }
+        let outputs = if flight.begun { self.outputs(&flight, code) } else { Vec::new() };
+        self.apply_held();
+        for (addr, bytes) in &outputs {
+            self.memory.write(*addr, bytes);
+            self.send_output(*addr, bytes)?;
+        }
+        if self.returning.is_some() {
+            return self.call_ended_at_home(None, Some(code));
+        }
+        self.tell(&Down::Interrupted { seq: flight.seq, code }, &[])?;
+        self.last_reply = Some(Answered { seq: flight.seq, ret: code, broken_off: true, outputs });
+        Ok(())
+    }
+
+    pub(super) fn halt(&mut self) {
+        self.thread = Thread::Halted;
+        self.halted_at = std::time::Instant::now();
+    }
+
+    /// What a call changed that the engine must know.
+    fn note_effects(&mut self, flight: &Flight, ret: i64) {
+        if (-4095..0).contains(&ret) {
+            return;
+        }
+        let (a, ret) = (flight.args, ret as u64);
+        let end = |start: u64, len: u64| page_ceil(start.saturating_add(len));
+        match flight.nr as i64 {
+            libc::SYS_rt_sigaction => self.note_handler(a[0] as i32, a[1]),
+            libc::SYS_mmap => self.forget_push(ret, end(ret, a[1])),
+            libc::SYS_munmap | libc::SYS_madvise => self.forget_push(page_floor(a[0]), end(a[0], a[1])),
+            libc::SYS_mremap => {
+                self.forget_push(page_floor(a[0]), end(a[0], a[1]));
+                self.forget_push(page_floor(ret), end(ret, a[2]));
+            }
+            libc::SYS_brk => {
+                let (low, high) = (self.brk.min(ret), self.brk.max(ret));
+                self.forget_push(page_ceil(low), page_ceil(high));
+                self.brk = ret;
+            }
+            _ => {}
+        }
+    }
+
+    fn note_handler(&mut self, signal: i32, at: u64) {
+        let mut action = vec![0; 32];
+        if at == 0 || !self.memory.read_all(at, &mut action) {
+            return;
+        }
+        let bit = pando_kernel::signal::bit(signal);
+        self.handlers.remove(&signal);
+        self.ignored &= !bit;
+        match action[..8] {
+            [0, 0, 0, 0, 0, 0, 0, 0] => {}
+            [1, 0, 0, 0, 0, 0, 0, 0] => self.ignored |= bit,
+            _ => {
+                self.handlers.insert(signal, action);
+            }
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Home's copy of memory: serving and pushing pages, taking written ones back, growing the stack.
+
+use super::{Deputy, HomeError, Result, Thread, at};
+use crate::channel::Channel;
+use crate::layout::by_page;
+use crate::message::{Area, CHUNK, Down, Run};
+use pando_calls::{Memory, Range};
+use pando_kernel::inject::{self, call};
+use pando_kernel::memory::ProcessMemory;
+use pando_kernel::{PAGE, page_floor};
+
+/// Most pages in one answer.
+const MAX_PULL: u32 = 64;
+
+/// Home's memory as the call table wants to see it.
+pub(super) struct View<'a>(pub &'a ProcessMemory);
+
+impl Memory for View<'_> {
+    fn read(&mut self, addr: u64, buf: &mut [u8]) -> usize {
+        self.0.read(addr, buf)
+    }
+}
+
+fn is_zero(page: &[u8]) -> bool {
+    page.chunks_exact(8).all(|w| w == [0; 8])
+}
+
+/// Splits pages into runs of equal kind; returns the runs and the ranges of `data` to send.
+fn runs_of(addr: u64, data: &[u8]) -> (Vec<Run>, Vec<&[u8]>) {
+    let mut runs: Vec<Run> = Vec::new();
+    let mut parts: Vec<&[u8]> = Vec::new();
+    let mut begin = 0;
+    let page = PAGE as usize;
+    for (i, bytes) in data.chunks_exact(page).enumerate() {
+        let zero = is_zero(bytes);
+        match runs.last_mut() {
+            Some(last) if last.zero == zero => last.pages += 1,
+            _ => {
+                if runs.last().is_some_and(|l| !l.zero) {
+                    parts.push(&data[begin * page..i * page]);
+                }
+                begin = i;
+                runs.push(Run { addr: addr + (i * page) as u64, pages: 1, zero });
+            }
+        }
+    }
+    if runs.last().is_some_and(|l| !l.zero) {
+        parts.push(&data[begin * page..data.len() / page * page]);
+    }
+    (runs, parts)
+}
+
+impl Deputy {
+    /// Ranges of pages that have content.
+    pub(super) fn present_pages(&self, areas: &[Area]) -> Result<Vec<(u64, u64)>> {
+        let mut out = Vec::new();
+        for a in areas {
+            out.extend(at("scan memory", self.pagemap.present(a.start, a.end))?);
+        }
+        Ok(out)
+    }
+
+    /// A page of the program as it will be when the call in flight is done.
+    pub(super) fn read_page_range(&self, addr: u64, data: &mut [u8]) -> usize {
+        let got = self.memory.read(addr, data) / PAGE as usize * PAGE as usize;
+        for (&page, bytes) in self.held.range(addr..addr + got as u64) {
+            let from = (page - addr) as usize;
+            data[from..from + PAGE as usize].copy_from_slice(bytes);
+        }
+        got
+    }
+
+    /// Everything before the start, for targets that can't fetch later.
+    pub(super) fn copy_everything(&mut self, chan: &mut Channel, present: &[(u64, u64)], node: &str) -> Result<()> {
+        let failed = |source| HomeError::Target { node: node.to_string(), source };
+        let mut files = Vec::new();
+        for m in at("its map", pando_kernel::procfs::maps(self.pid))? {
+            let own = m.start >= self.hole && m.start < self.hole + crate::layout::HOLE_BYTES;
+            if m.inode != 0 && !own && !pando_kernel::vdso::is_special(&m) {
+                files.push((m.start, m.end));
+            }
+        }
+        for &(start, end) in present.iter().chain(&files) {
+            let mut addr = start;
+            while addr < end {
+                let len = (end - addr).min(CHUNK as u64);
+                let mut data = vec![0; len as usize];
+                let got = self.read_page_range(addr, &mut data);
+                let (runs, parts) = runs_of(addr, &data[..got]);
+                if !runs.is_empty() {
+                    chan.send(&Down::Pages(runs), &parts).map_err(failed)?;
+                    chan.drain(self.lost_after());
+                }
+                addr += (got as u64).max(PAGE);
+            }
+        }
+        Ok(())
+    }
+
+    /// The guest asks for pages.
+    pub(super) fn on_pull(&mut self, addr: u64, pages: u32) -> Result<()> {
+        if !addr.is_multiple_of(PAGE) || addr >= crate::layout::TOP {
+            return self.tell(&Down::NoPage(addr), &[]);
+        }
+        let mut data = vec![0; pages.clamp(1, MAX_PULL) as usize * PAGE as usize];
+        let got = self.read_page_range(addr, &mut data);
+        if got == 0 {
+            return self.tell(&Down::NoPage(addr), &[]);
+        }
+        self.pulled += (got / PAGE as usize) as u64;
+        let (runs, parts) = runs_of(addr, &data[..got]);
+        self.tell(&Down::Pages(runs), &parts)
+    }
+
+    /// Sends the next chunk of the background push. False when there is nothing left.
+    pub(super) fn push_some(&mut self) -> Result<bool> {
+        let Some(abroad) = &mut self.abroad else { return Ok(false) };
+        let Some((start, end)) = abroad.push.pop_front() else { return Ok(false) };
+        let cut = end.min(start + CHUNK as u64);
+        if cut < end {
+            abroad.push.push_front((cut, end));
+        }
+        let mut data = vec![0; (cut - start) as usize];
+        let got = if self.held.is_empty() {
+            self.memory.read_present(start, &mut data) / PAGE as usize * PAGE as usize
+        } else {
+            self.read_page_range(start, &mut data)
+        };
+        self.pushed += (got / PAGE as usize) as u64;
+        let (runs, parts) = runs_of(start, &data[..got]);
+        if !runs.is_empty() {
+            self.tell(&Down::Pages(runs), &parts)?;
+        }
+        Ok(true)
+    }
+
+    /// These addresses mean something else now: what was to be pushed from there is void.
+    pub(super) fn forget_push(&mut self, start: u64, end: u64) {
+        let Some(abroad) = &mut self.abroad else { return };
+        let old = std::mem::take(&mut abroad.push);
+        for (s, e) in old {
+            if s < start.min(e) {
+                abroad.push.push_back((s, e.min(start)));
+            }
+            if e > end.max(s) {
+                abroad.push.push_back((s.max(end), e));
+            }
+        }
+    }
+
+    /// Written pages from the guest.
+    pub(super) fn on_written(&mut self, runs: &[Run], body: &[u8]) -> Result<()> {
+        let mut rest = body;
+        for run in runs {
+            let len = run.pages as usize * PAGE as usize;
+            let invalid = run.zero || !run.addr.is_multiple_of(PAGE) || run.addr >= crate::layout::TOP;
+            let Some((data, tail)) = rest.split_at_checked(len).filter(|_| !invalid) else {
+                return Err(self.broken("a page message that makes no sense"));
+            };
+            rest = tail;
+            if self.froze_abroad() {
+                self.frozen_bytes += len as u64;
+            }
+            let claimed = self.claimed_by_call();
+            if claimed.is_empty() {
+                self.put_back(run.addr, data)?;
+                continue;
+            }
+            for (addr, page) in (0u64..).map(|i| run.addr + i * PAGE).zip(data.chunks_exact(PAGE as usize)) {
+                if claimed.iter().any(|r| r.addr < addr + PAGE && r.end() > addr) {
+                    self.held.insert(addr, page.to_vec());
+                } else {
+                    self.put_back(addr, page)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn broken(&self, what: &str) -> HomeError {
+        HomeError::Declined { node: self.place(), why: format!("sent {what}") }
+    }
+
+    /// The engine's own pages are not the guest's to write.
+    fn put_back(&mut self, addr: u64, data: &[u8]) -> Result<()> {
+        let end = addr + data.len() as u64;
+        if addr < self.hole + crate::layout::HOLE_BYTES && end > self.hole {
+            return Err(self.broken("pages for a place that is not the program's"));
+        }
+        if self.memory.write_fast(addr, data) == data.len() {
+            return Ok(());
+        }
+        // The stack may have to grow first; else the area is gone at home, and so nothing is lost.
+        for (page, bytes) in (0u64..).map(|i| addr + i * PAGE).zip(data.chunks_exact(PAGE as usize)) {
+            let grows = page < self.stack_low && self.stack_wanted.is_some_and(|w| w <= page);
+            if self.memory.write(page, bytes) != bytes.len() && grows {
+                self.held.insert(page, bytes.to_vec());
+            }
+        }
+        Ok(())
+    }
+
+    /// What the kernel may be writing just now.
+    fn claimed_by_call(&self) -> Vec<Range> {
+        let Some(flight) = self.flight.as_ref().filter(|f| f.begun) else { return Vec::new() };
+        let (nr, args) = self.real_call(flight.nr, flight.args);
+        match pando_calls::plan(nr, &args, &mut View(&self.memory)) {
+            pando_calls::Plan::Forward { outputs_max, .. } => outputs_max,
+            _ => Vec::new(),
+        }
+    }
+
+    /// `restart_syscall` stands for the call it continues.
+    pub(super) fn real_call(&self, nr: u64, args: [u64; 6]) -> (u64, [u64; 6]) {
+        match self.restart {
+            Some(original) if nr == libc::SYS_restart_syscall as u64 => original,
+            _ => (nr, args),
+        }
+    }
+
+    /// Lets the kernel grow home's stack as the guest's has grown. The deputy must be halted.
+    pub(super) fn grow_stack(&mut self) -> Result<()> {
+        let Some(to) = self.stack_wanted.filter(|_| self.thread == Thread::Halted) else { return Ok(()) };
+        self.stack_wanted = None;
+        if to >= self.stack_low {
+            return Ok(());
+        }
+        let mask = at("mask", self.tracee.signal_mask())?;
+        at("mask", self.tracee.set_signal_mask(inject::QUIET))?;
+        // The kernel writes the old mask there: that touch is the growth.
+        let touched = self.inject(&[call(libc::SYS_rt_sigprocmask, &[0, 0, page_floor(to), 8])]);
+        at("mask", self.tracee.set_signal_mask(mask))?;
+        touched?;
+        self.memory.write(page_floor(to), &[0; 8]);
+        self.stack_low = page_floor(to);
+        self.apply_held();
+        Ok(())
+    }
+
+    /// Writes the pages that waited, unless a call still claims them.
+    pub(super) fn apply_held(&mut self) {
+        let claimed = self.claimed_by_call();
+        let pages = std::mem::take(&mut self.held);
+        for (addr, bytes) in pages {
+            if claimed.iter().any(|r| r.addr < addr + PAGE && r.end() > addr) {
+                self.held.insert(addr, bytes);
+            } else {
+                self.memory.write(addr, &bytes);
+            }
+        }
+    }
+
+    /// Writes input bytes into home's copy, where they differ (a read-only page of a file stays shared that way).
+    pub(super) fn write_input(&mut self, addr: u64, bytes: &[u8]) -> Result<()> {
+        let end = addr.saturating_add(bytes.len() as u64);
+        if end > crate::layout::TOP || (addr < self.hole + crate::layout::HOLE_BYTES && end > self.hole) {
+            return Err(self.broken("input for a place that is not the program's"));
+        }
+        if bytes.len() > CHUNK / 4 {
+            self.memory.write(addr, bytes);
+            return Ok(());
+        }
+        for (start, len) in by_page(addr, bytes.len() as u64) {
+            let part = &bytes[(start - addr) as usize..(start - addr + len) as usize];
+            let mut now = vec![0; part.len()];
+            if !self.memory.read_all(start, &mut now) || now != part {
+                self.memory.write(start, part);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_pages_are_not_sent() {
+        let mut data = vec![0u8; 5 * PAGE as usize];
+        data[PAGE as usize + 7] = 1;
+        data[2 * PAGE as usize] = 2;
+        data[4 * PAGE as usize + 4095] = 3;
+        let (runs, parts) = runs_of(0x10000, &data);
+        let kinds: Vec<(u64, u32, bool)> = runs.iter().map(|r| (r.addr, r.pages, r.zero)).collect();
+        assert_eq!(kinds, vec![(0x10000, 1, true), (0x11000, 2, false), (0x13000, 1, true), (0x14000, 1, false)]);
+        assert_eq!(parts.iter().map(|p| p.len() as u64 / PAGE).collect::<Vec<_>>(), vec![2, 1]);
+        assert_eq!(parts[0][7], 1);
+        assert_eq!(parts[1][4095], 3);
+    }
+}

@@ -1,0 +1,321 @@
+//! The body left at home: `pando __deputy`, one process with one thread for each moved process.
+
+mod away;
+mod calls;
+mod escort;
+mod freeze;
+mod memory;
+mod resume;
+mod signals;
+mod start;
+mod target;
+
+use crate::channel::{Channel, ChannelError};
+use crate::control::{Command, DeputyOrder, Destination, MoveRecord, Report};
+use crate::link::Link;
+use crate::message::{Context, Down};
+use pando_kernel::memory::ProcessMemory;
+use pando_kernel::pagemap::Pagemap;
+use pando_kernel::ptrace::Tracee;
+use pando_kernel::signal::SigInfo;
+use pando_kernel::{inject, procfs};
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+use target::Prepared;
+
+/// Why a deputy's work ended or a move failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HomeError {
+    /// It can't or may not be moved; the process is untouched.
+    #[error("{0}")]
+    Refused(String),
+    /// The target can't be reached, is silent or breaks the protocol.
+    #[error("node {node}: {source}")]
+    Target {
+        /// Which node.
+        node: String,
+        /// What happened.
+        source: ChannelError,
+    },
+    /// The target said no, or its guest failed.
+    #[error("node {node} {why}")]
+    Declined {
+        /// Which node.
+        node: String,
+        /// A sentence.
+        why: String,
+    },
+    /// The process failed under our hands.
+    #[error(transparent)]
+    Inject(#[from] inject::InjectError),
+    /// A kernel facility failed.
+    #[error("{0}: {1}")]
+    Kernel(&'static str, std::io::Error),
+    /// The process ended; the raw wait status.
+    #[error("the process ended (wait status {0:#x})")]
+    Ended(i32),
+}
+
+pub(crate) type Result<T> = std::result::Result<T, HomeError>;
+
+/// Names the step that failed.
+pub(crate) fn at<T>(step: &'static str, result: std::io::Result<T>) -> Result<T> {
+    result.map_err(|e| HomeError::Kernel(step, e))
+}
+
+/// What the deputy's thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Thread {
+    /// In a ptrace stop of ours.
+    Halted,
+    /// Waits in pause(2), so that signals reach it at once and it looks asleep.
+    Parked,
+    /// Runs the forwarded call.
+    InCall,
+    /// Stopped by job control; was doing the other thing before.
+    JobStopped,
+}
+
+/// A forwarded call that has not been answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Flight {
+    pub seq: u64,
+    pub nr: u64,
+    pub args: [u64; 6],
+    /// Has the thread begun it?
+    pub begun: bool,
+    /// A signal that the program ignores came meanwhile: EINTR would be our doing.
+    pub disturbed: bool,
+    /// Bytes that an interrupted first part had already transferred.
+    pub done_before: u64,
+}
+
+/// An answer that home has given, in case it crosses with the guest's leaving.
+pub(crate) struct Answered {
+    pub seq: u64,
+    /// The result, or the restart code when a signal broke it off.
+    pub ret: i64,
+    pub broken_off: bool,
+    pub outputs: Vec<(u64, Vec<u8>)>,
+}
+
+/// Where the guest is.
+pub(crate) struct Abroad {
+    pub node: String,
+    pub chan: Channel,
+    /// Pages to send in the background.
+    pub push: VecDeque<(u64, u64)>,
+    pub cpu_ns: u64,
+}
+
+/// A move that was asked for while the process is away.
+pub(crate) struct Wish {
+    pub request: u64,
+    pub dest: Destination,
+    pub reason: String,
+    pub asked: Instant,
+    /// The next target is being prepared.
+    pub preparing: Option<Receiver<Result<Prepared>>>,
+    pub prepared: Option<Prepared>,
+    /// The guest has been told to come.
+    pub called: bool,
+}
+
+/// All of one moved process.
+pub(crate) struct Deputy {
+    pub order: DeputyOrder,
+    pub link: Link,
+    pub pid: i32,
+    pub uid: u32,
+    pub command: String,
+    pub tracee: Tracee,
+    pub memory: ProcessMemory,
+    pub pagemap: Pagemap,
+    pub children: OwnedFd,
+    /// The daemon has said something.
+    pub link_ready: bool,
+    pub hole: u64,
+    pub syscall_ip: u64,
+    pub thread: Thread,
+    pub before_stop: Thread,
+    /// Registers that injected calls start from.
+    pub base: pando_kernel::ptrace::Registers,
+    pub handlers: BTreeMap<i32, Vec<u8>>,
+    pub ignored: u64,
+    /// Handlers to reset at home as soon as the thread is free.
+    pub reset_wanted: Vec<i32>,
+    pub rseq: (u64, u32, u32),
+    pub abroad: Option<Abroad>,
+    pub flight: Option<Flight>,
+    /// Times in a row that a signal came before the call could begin.
+    pub starved: u32,
+    /// The last answer, should it cross with the guest's leaving: number, result, outputs.
+    pub last_reply: Option<Answered>,
+    /// The call that `restart_syscall` continues.
+    pub restart: Option<(u64, [u64; 6])>,
+    /// A transfer that the first freeze cut short: number, arguments, bytes done.
+    pub cut_short: Option<(u64, [u64; 6], u64)>,
+    /// Written pages that wait because the call in flight may be writing them too.
+    pub held: BTreeMap<u64, Vec<u8>>,
+    /// Input bytes waiting for their call.
+    pub signals: u64,
+    pub sent: VecDeque<(u64, SigInfo)>,
+    /// Stack address that home must have.
+    pub stack_wanted: Option<u64>,
+    pub stack_low: u64,
+    /// The deputy is to be halted although there is no call for it.
+    pub halt_wanted: bool,
+    pub brk: u64,
+    pub wish: Option<Wish>,
+    /// The guest has gone, everything is here, but the call in flight is not done.
+    pub returning: Option<Box<Context>>,
+    pub returning_xstate: Vec<u8>,
+    pub froze: Instant,
+    /// How long the last freeze was.
+    pub thawed: Duration,
+    /// The node it just left.
+    pub left: String,
+    pub altstack: Vec<u8>,
+    pub frozen_bytes: u64,
+    pub epoch: u64,
+    pub halted_at: Instant,
+    pub calls: u64,
+    /// Number of the last call that came.
+    pub last_seq: u64,
+    pub pulled: u64,
+    pub pushed: u64,
+    pub cpu_by_node: BTreeMap<String, u64>,
+    pub reported: Instant,
+    pub phase: &'static str,
+}
+
+/// How it ended.
+pub(crate) enum End {
+    /// At home, running by itself again.
+    Home,
+    /// The target was lost with memory of the process.
+    Lost(String),
+}
+
+/// Runs one deputy to its end. Returns the exit code.
+pub fn main() -> i32 {
+    let order: DeputyOrder = match serde_json::from_reader(std::io::stdin().lock()) {
+        Ok(order) => order,
+        Err(e) => {
+            eprintln!("pando: __deputy is started by the daemon, with an order on standard input: {e}");
+            return 2;
+        }
+    };
+    let link = Link::new(&order.engine_socket);
+    let begun = Instant::now();
+    match freeze::first_move(order, link, begun) {
+        Ok(mut deputy) => {
+            let end = deputy.live();
+            deputy.finish(end)
+        }
+        Err(failed) => {
+            let (order, mut link, e) = *failed;
+            let detail = e.to_string();
+            link.report(Report::MoveDone { request: order.request, pid: order.pid, result: Err(detail.clone()) });
+            let outcome = if matches!(e, HomeError::Refused(_)) { "refused" } else { "failed" };
+            link.report(Report::Done { pid: order.pid, outcome: outcome.into(), detail });
+            1
+        }
+    }
+}
+
+impl Deputy {
+    pub(crate) fn lost_after(&self) -> Duration {
+        Duration::from_millis(self.order.limits.lost_after_ms)
+    }
+
+    /// Sends to the guest.
+    pub(crate) fn tell(&mut self, down: &Down, body: &[&[u8]]) -> Result<()> {
+        let Some(abroad) = &mut self.abroad else { return Ok(()) };
+        abroad.chan.send(down, body).map_err(|source| HomeError::Target { node: abroad.node.clone(), source })
+    }
+
+    pub(crate) fn place(&self) -> String {
+        self.abroad.as_ref().map_or_else(|| self.order.node.clone(), |a| a.node.clone())
+    }
+
+    pub(crate) fn set_phase(&mut self, phase: &'static str) {
+        self.phase = phase;
+        self.report_state();
+    }
+
+    pub(crate) fn report_state(&mut self) {
+        let mut by_node = self.cpu_by_node.clone();
+        if let Some(a) = &self.abroad {
+            *by_node.entry(a.node.clone()).or_default() += a.cpu_ns;
+        }
+        let total: u64 = by_node.values().sum();
+        let report = Report::State {
+            pid: self.order.pid,
+            place: self.place(),
+            phase: self.phase.into(),
+            calls: self.calls,
+            pulled: self.pulled,
+            pushed: self.pushed,
+            cpu_abroad_ms: total / 1_000_000,
+            cpu_by_node: by_node.into_iter().map(|(n, ns)| (n, ns / 1_000_000)).collect(),
+        };
+        self.link.report(report);
+    }
+
+    pub(crate) fn hello(&mut self) {
+        self.link.report(Report::Hello {
+            role: "deputy".into(),
+            helper: std::process::id(),
+            pid: self.order.pid,
+            home: self.order.node.clone(),
+            uid: self.uid,
+            command: self.command.clone(),
+        });
+    }
+
+    /// Reports a finished or failed move.
+    pub(crate) fn move_done(&mut self, request: u64, result: std::result::Result<MoveRecord, String>) {
+        let pid = self.order.pid;
+        self.link.report(Report::MoveDone { request, pid, result });
+    }
+
+    pub(crate) fn commands(&mut self) -> Vec<Command> {
+        self.link.commands()
+    }
+
+    fn finish(mut self, end: Result<End>) -> i32 {
+        let (outcome, detail) = match end {
+            Ok(End::Home) => ("home", "it runs at home again".to_string()),
+            Ok(End::Lost(why)) => ("lost", why),
+            Err(HomeError::Ended(status)) => ("ended", format!("it ended with wait status {status:#x}")),
+            Err(HomeError::Inject(inject::InjectError::Gone(status))) => {
+                ("ended", format!("it ended with wait status {status:#x}"))
+            }
+            Err(e) => ("failed", format!("{e}; it was ended, because part of its memory is out of reach")),
+        };
+        if outcome == "failed" || outcome == "lost" {
+            let _ = pando_kernel::signal::kill(self.pid, libc::SIGKILL);
+            while !matches!(self.tracee.wait(true), Ok(Some(pando_kernel::ptrace::Stop::Gone(_))) | Err(_)) {}
+        }
+        if let Some(wish) = self.wish.take().filter(|w| w.request != 0) {
+            self.move_done(wish.request, Err(format!("process {}: {detail}", self.order.pid)));
+        }
+        let _ = self.tell(&Down::End, &[]);
+        if let Some(abroad) = &mut self.abroad {
+            abroad.chan.drain(Duration::from_millis(300));
+        }
+        let level = if outcome == "home" || outcome == "ended" { "info" } else { "error" };
+        let text = format!("process {} ({}): {detail}", self.order.pid, self.command);
+        self.link.log(level, text.clone());
+        self.link.report(Report::Done { pid: self.order.pid, outcome: outcome.into(), detail: text });
+        0
+    }
+}
+
+/// The owner, and the command for people.
+pub(crate) fn describe(pid: i32) -> (u32, String) {
+    (procfs::status(pid).map_or(u32::MAX, |s| s.uids[1]), procfs::command(pid))
+}

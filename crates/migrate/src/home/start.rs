@@ -1,0 +1,82 @@
+//! The last step of a move away: the context goes to the prepared node, and its first message is the commit.
+
+use super::freeze::Frozen;
+use super::target::Prepared;
+use super::{Abroad, Deputy, HomeError, Result, Thread, at};
+use crate::message::{Down, Start, Up};
+use pando_kernel::{PAGE, clock, page_floor};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+impl Deputy {
+    /// Pages that the guest needs in its first microseconds.
+    fn eager(&self, frozen: &Frozen) -> (Vec<u64>, Vec<u8>) {
+        let r = &frozen.registers;
+        let wanted = [r.rip, r.rsp, r.rsp + PAGE, r.rsp.wrapping_sub(256), r.fs_base, self.rseq.0, r.rbp];
+        let mut pages: Vec<u64> = wanted.iter().map(|&a| page_floor(a)).filter(|&a| a != 0).collect();
+        pages.sort_unstable();
+        pages.dedup();
+        pages.retain(|&a| frozen.areas.iter().any(|area| area.start <= a && a < area.end));
+        let mut bytes = Vec::new();
+        pages.retain(|&a| {
+            let mut page = [0; PAGE as usize];
+            let read = self.read_page_range(a, &mut page) == page.len();
+            if read {
+                bytes.extend_from_slice(&page);
+            }
+            read
+        });
+        (pages, bytes)
+    }
+
+    /// Starts the guest at a prepared node and waits for its first message: the commit.
+    pub(super) fn start_at(&mut self, mut prepared: Prepared, frozen: &Frozen, copy_all: bool) -> Result<()> {
+        let node = prepared.node.clone();
+        let failed = |source| HomeError::Target { node: node.clone(), source };
+        if copy_all || !prepared.post_copy {
+            let present = self.present_pages(&frozen.areas)?;
+            self.copy_everything(&mut prepared.chan, &present, &node)?;
+        }
+        let (eager, bytes) = self.eager(frozen);
+        self.frozen_bytes = bytes.len() as u64;
+        let start = Start {
+            context: frozen.context.clone(),
+            areas: frozen.areas.clone(),
+            brk: self.brk,
+            handlers: self.handlers.iter().map(|(s, h)| (*s, h.clone())).collect(),
+            ignored: self.ignored,
+            altstack: frozen.altstack.clone(),
+            eager,
+            paused: self.thread == Thread::JobStopped,
+            signals: self.signals,
+            clock: clock::monotonic_ns().saturating_sub(self.froze.elapsed().as_nanos() as u64),
+            calls: self.last_seq,
+            cpu_abroad_ns: self.cpu_by_node.values().sum(),
+        };
+        prepared.chan.send(&Down::Start(Box::new(start)), &[&frozen.xstate, &bytes]).map_err(failed)?;
+        let limit = Duration::from_millis(self.order.limits.freeze_ms);
+        let begun = Instant::now();
+        loop {
+            let left = limit.saturating_sub(begun.elapsed());
+            match prepared.chan.wait::<Up>(left).map_err(failed)?.0 {
+                Up::Started => break,
+                Up::Ping | Up::Usage(_) => {}
+                Up::Failed(why) => return Err(HomeError::Declined { node, why: format!("could not start it: {why}") }),
+                other => {
+                    return Err(HomeError::Declined { node, why: format!("started it out of turn: {other:?}") });
+                }
+            }
+        }
+        // The commit. From here on the process must not outlive its helper: part of its memory will be elsewhere.
+        if self.thread != Thread::JobStopped && self.thread != Thread::InCall && self.thread != Thread::Parked {
+            at("set EXITKILL", self.tracee.set_options(libc::PTRACE_O_EXITKILL))?;
+        }
+        self.abroad = Some(Abroad { node, chan: prepared.chan, push: VecDeque::new(), cpu_ns: 0 });
+        self.thawed = self.froze.elapsed();
+        let push = self.present_pages(&frozen.areas)?;
+        if let Some(abroad) = &mut self.abroad {
+            abroad.push = push.into();
+        }
+        Ok(())
+    }
+}

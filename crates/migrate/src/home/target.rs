@@ -1,0 +1,70 @@
+//! Getting a node ready to take the process, while the process still runs.
+
+use super::{HomeError, Result};
+use crate::channel::Channel;
+use crate::control::{Destination, Limits};
+use crate::message::{CLOCK_QUESTIONS, Down, Layout, Offer, Up};
+use pando_kernel::clock;
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What a preparation needs to know.
+#[derive(Clone)]
+pub(crate) struct Request {
+    pub dest: Destination,
+    pub identity_dir: String,
+    pub limits: Limits,
+    pub offer: Offer,
+    pub layout: Layout,
+}
+
+/// A node with a sandbox that waits for a start.
+pub(crate) struct Prepared {
+    pub node: String,
+    pub chan: Channel,
+    /// Pages may follow after the start.
+    pub post_copy: bool,
+}
+
+/// Connects, offers, has the sandbox made. Blocks up to the limits.
+pub(crate) fn prepare(request: Request) -> Result<Prepared> {
+    let Destination::Node { name, addr } = &request.dest else {
+        return Err(HomeError::Refused("home needs no preparation".into()));
+    };
+    let failed = |source| HomeError::Target { node: name.clone(), source };
+    let refused = |e: String| HomeError::Declined { node: name.clone(), why: e };
+    let connect = Duration::from_millis(request.limits.connect_ms);
+    let prepare = Duration::from_millis(request.limits.prepare_ms);
+    let identity =
+        pando_wire::Identity::load(&PathBuf::from(&request.identity_dir)).map_err(|e| refused(e.to_string()))?;
+    let config = identity.client_config().map_err(|e| refused(e.to_string()))?;
+    let sni = rustls::pki_types::ServerName::try_from(pando_wire::SNI_MOVE).map_err(|e| refused(e.to_string()))?;
+    let tls = rustls::ClientConnection::new(config, sni).map_err(|e| failed(e.into()))?;
+    let addr: SocketAddr = addr.parse().map_err(|_| refused(format!("has a strange address {addr:?}")))?;
+    let tcp = TcpStream::connect_timeout(&addr, connect).map_err(|e| failed(e.into()))?;
+    let mut chan = Channel::establish(tcp, tls.into(), connect).map_err(failed)?;
+    if chan.peer().as_deref() != Some(name) {
+        let who = chan.peer().unwrap_or_default();
+        return Err(refused(format!("is not who answers at {addr}: {who} is")));
+    }
+    chan.send(&Down::Offer(request.offer.clone()), &[]).map_err(failed)?;
+    let mut questions = 0;
+    loop {
+        match chan.wait::<Up>(prepare).map_err(failed)?.0 {
+            Up::Agree { .. } => {}
+            Up::AskClock => {
+                let clocks = Down::Clock(clock::monotonic_ns(), clock::boottime_ns());
+                chan.send(&clocks, &[]).map_err(failed)?;
+                questions += 1;
+                if questions == CLOCK_QUESTIONS {
+                    chan.send(&Down::Prepare(request.layout.clone()), &[]).map_err(failed)?;
+                }
+            }
+            Up::Decline(why) => return Err(refused(format!("declines: {why}"))),
+            Up::Prepared { post_copy } => return Ok(Prepared { node: name.clone(), chan, post_copy }),
+            Up::Failed(why) => return Err(refused(format!("could not make a place for it: {why}"))),
+            other => return Err(refused(format!("answered out of turn: {other:?}"))),
+        }
+    }
+}

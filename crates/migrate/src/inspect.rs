@@ -1,0 +1,167 @@
+//! May this process move? Reads `/proc` only, never stops the process.
+
+use pando_kernel::procfs::{self, Mapping, Status};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::fs;
+
+/// One obstacle.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Obstacle {
+    /// What is in the way, a sentence.
+    pub why: String,
+    /// What the user can do about it.
+    pub advice: String,
+}
+
+/// The answer to "can it move?".
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Inspection {
+    /// Empty when it can move now.
+    pub obstacles: Vec<Obstacle>,
+    /// Resident bytes.
+    pub resident: u64,
+    /// Threads.
+    pub threads: u32,
+}
+
+/// Inspects `pid`. An error is a sentence (no such process, not permitted).
+pub fn inspect(pid: u32) -> Result<Inspection, String> {
+    let pid = pid as i32;
+    let status = procfs::status(pid).map_err(|e| format!("there is no process {pid} to look at: {e}"))?;
+    let maps = procfs::maps(pid).map_err(|e| format!("process {pid} may not be inspected: {e}"))?;
+    let mut obstacles = of_status(pid, &status);
+    if !maps.is_empty() {
+        obstacles.extend(of_memory(pid, &maps));
+    }
+    Ok(Inspection { obstacles, resident: status.resident, threads: status.threads })
+}
+
+fn obstacle(why: impl Into<String>, advice: impl Into<String>) -> Obstacle {
+    Obstacle { why: why.into(), advice: advice.into() }
+}
+
+/// What `/proc/PID/status` speaks against.
+pub(crate) fn of_status(pid: i32, status: &Status) -> Vec<Obstacle> {
+    let mut out = Vec::new();
+    if status.state == 'Z' || status.state == 'X' {
+        out.push(obstacle("it has ended", "its parent has not collected it yet; nothing to move"));
+        return out;
+    }
+    if status.tgid != pid {
+        out.push(obstacle(format!("{pid} is a thread of process {}", status.tgid), "name the process"));
+    }
+    if status.threads > 1 {
+        out.push(obstacle(
+            format!("it has {} threads; this version moves processes with one", status.threads),
+            "many programs take an option or variable for one thread (OMP_NUM_THREADS=1, --parallel=1)",
+        ));
+    }
+    if status.tracer != 0 {
+        out.push(obstacle(
+            format!("process {} traces it (a debugger, strace, or it is being moved)", status.tracer),
+            "end the tracer first",
+        ));
+    }
+    if status.seccomp != 0 {
+        out.push(obstacle("it runs under a seccomp filter of its own", "start it without its sandbox option"));
+    }
+    if matches!(status.state, 'T' | 't') {
+        out.push(obstacle("it is stopped", format!("let it go on first: fg in its shell, or kill -CONT {pid}")));
+    }
+    if fs::read_link(format!("/proc/{pid}/exe")).is_err() && fs::metadata(format!("/proc/{pid}/maps")).is_err() {
+        out.push(obstacle("it is a kernel thread or may not be read", "only ordinary processes move"));
+    }
+    if procfs::has_cpu_timers(pid) {
+        out.push(obstacle(
+            "it has a timer that counts its CPU time (timer_create)",
+            "such a timer would stand still at home; move it when the timer is gone",
+        ));
+    }
+    if let Some(path) = looks_at_memory(pid) {
+        out.push(obstacle(format!("it has {path} open, which would show old memory"), "move it when that is closed"));
+    }
+    if is_32bit(pid) {
+        out.push(obstacle("it is a 32-bit program", "use a 64-bit build"));
+    }
+    out
+}
+
+/// An open descriptor of `/proc` through which the process (or another one) sees memory.
+fn looks_at_memory(pid: i32) -> Option<String> {
+    let shows = ["/mem", "/pagemap", "/smaps", "/cmdline", "/environ"];
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    let links =
+        entries.flatten().filter_map(|e| fs::read_link(e.path()).ok()).map(|l| l.to_string_lossy().into_owned());
+    links.into_iter().find(|l| l.starts_with(&format!("/proc/{pid}/")) && shows.iter().any(|s| l.ends_with(s)))
+}
+
+fn is_32bit(pid: i32) -> bool {
+    use std::io::Read;
+    let mut head = [0u8; 5];
+    let read = fs::File::open(format!("/proc/{pid}/exe")).and_then(|mut f| f.read_exact(&mut head));
+    read.is_ok() && head[..4] == *b"\x7fELF" && head[4] == 1
+}
+
+/// What its memory speaks against.
+pub(crate) fn of_memory(pid: i32, maps: &[Mapping]) -> Vec<Obstacle> {
+    let flags = vm_flags(pid);
+    let mut out = Vec::new();
+    for m in maps.iter().filter(|m| !pando_kernel::vdso::is_special(m)) {
+        let has = |flag: &str| flags.get(&m.start).is_some_and(|f| f.split(' ').any(|w| w == flag));
+        let name = if m.name.is_empty() { "anonymous memory" } else { &m.name };
+        let at = format!("{:x}-{:x} ({name})", m.start, m.end);
+        if m.name.starts_with("[aio]") {
+            out.push(obstacle(
+                format!("it does asynchronous I/O in the kernel (io_setup): {at}"),
+                "stop that I/O first",
+            ));
+        } else if m.name.contains("[io_uring]") {
+            out.push(obstacle(format!("it uses io_uring: {at}"), "most programs have an option to do without"));
+        } else if has("io") || has("pf") {
+            out.push(obstacle(format!("it maps a device: {at}"), "a process that drives a device (GPU) stays with it"));
+        } else if has("ht") {
+            out.push(obstacle(format!("it uses hugetlb pages: {at}"), "transparent huge pages can move"));
+        } else if has("ss") {
+            out.push(obstacle(
+                format!("it uses a shadow stack: {at}"),
+                "start it with GLIBC_TUNABLES=glibc.cpu.x86_shstk=off",
+            ));
+        } else if m.shared && (m.prot & procfs::WRITE != 0 || has("mw")) {
+            out.push(obstacle(
+                format!("it shares writable memory: {at}"),
+                "this version moves processes by themselves; memory shared with others or a file stays where it is",
+            ));
+        } else if m.shared && is_open_for_writing(pid, m) {
+            out.push(obstacle(
+                format!("it maps a file that someone is writing: {at}"),
+                "try again when the writer is done",
+            ));
+        }
+    }
+    out
+}
+
+/// `VmFlags` by start address.
+fn vm_flags(pid: i32) -> HashMap<u64, String> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
+    let mut out = HashMap::new();
+    let mut start = 0;
+    for line in text.lines() {
+        if let Some(flags) = line.strip_prefix("VmFlags: ") {
+            out.insert(start, flags.trim().to_string());
+        } else if let Some(s) = line.split_once('-').and_then(|(s, _)| u64::from_str_radix(s, 16).ok()) {
+            start = s;
+        }
+    }
+    out
+}
+
+/// A file that nobody can write just now can be copied. A read lease is only granted then (fcntl(2)).
+fn is_open_for_writing(pid: i32, m: &Mapping) -> bool {
+    let path = format!("/proc/{pid}/map_files/{:x}-{:x}", m.start, m.end);
+    match fs::File::open(path) {
+        Ok(file) => !pando_kernel::lease::nobody_writes(&file),
+        Err(_) => true,
+    }
+}

@@ -1,0 +1,300 @@
+//! The protocol of one moved process, between its deputy's helper at home and its guest's helper abroad.
+//!
+//! Every value is a frame on one ordered TLS connection: a postcard head (an enum of this module) and a body of raw bytes.
+//! Memory is in pages of 4096 bytes; addresses are the program's.
+
+use serde::{Deserialize, Serialize};
+
+/// Protocol version of this build. Both sides say the range they speak and take the highest common one.
+pub const VERSION: u16 = 1;
+/// Longest head.
+pub const MAX_HEAD: usize = 1 << 20;
+/// Longest body.
+pub const MAX_BODY: usize = 1 << 20;
+/// Bytes of memory in one frame when data is streamed.
+pub const CHUNK: usize = 256 * 1024;
+/// How often the target asks for home's clocks before it wants the layout.
+pub const CLOCK_QUESTIONS: usize = 4;
+/// Most areas of memory a process may have.
+pub const MAX_AREAS: usize = 65_536;
+
+/// What home offers when it asks a node to take a process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offer {
+    /// Lowest version spoken.
+    pub version_min: u16,
+    /// Highest version spoken.
+    pub version_max: u16,
+    /// Counts the attempts to run this process abroad; a guest of an older epoch is void.
+    pub epoch: u64,
+    /// Home node.
+    pub home: String,
+    /// Pid at home.
+    pub pid: i32,
+    /// Owner at home.
+    pub uid: u32,
+    /// Command line, for people.
+    pub command: String,
+    /// CPU features the process may use: all of the machines it has run on.
+    pub cpu_flags: Vec<String>,
+    /// Fingerprint of home's vDSO.
+    pub vdso: u64,
+    /// Silence after which home gives the target up, milliseconds.
+    pub lost_after_ms: u64,
+}
+
+/// A stretch of the address space.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Area {
+    /// First byte.
+    pub start: u64,
+    /// One past the last byte.
+    pub end: u64,
+    /// PROT_ bits.
+    pub prot: u32,
+    /// Grows downwards (the main stack).
+    pub stack: bool,
+}
+
+/// One of the kernel's own mappings (vDSO and its data).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Special {
+    /// First byte.
+    pub start: u64,
+    /// One past the last byte.
+    pub end: u64,
+    /// `[vdso]`, `[vvar]`, ...
+    pub name: String,
+}
+
+/// The layout a target prepares before the freeze.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Layout {
+    /// Where the injected code goes.
+    pub hole: u64,
+    /// The program's memory.
+    pub areas: Vec<Area>,
+    /// The kernel's mappings.
+    pub special: Vec<Special>,
+    /// The bytes of home's vDSO.
+    pub vdso: Vec<u8>,
+    /// (resource, soft, hard) limits that the guest's kernel must apply.
+    pub limits: Vec<(u32, u64, u64)>,
+}
+
+/// Everything of a process that is not memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Context {
+    /// General registers, `user_regs_struct` as 27 words.
+    pub registers: Vec<u64>,
+    /// Bytes of extended state at the start of the body.
+    pub xstate: u32,
+    /// Blocked signals.
+    pub mask: u64,
+    /// Restartable sequences: address, size, signature.
+    pub rseq: (u64, u32, u32),
+    /// Alternative signal stack (`stack_t`, 24 bytes).
+    pub altstack: Vec<u8>,
+    /// Virtual and profiling timers: interval s, µs, value s, µs.
+    pub timers: [[u64; 4]; 2],
+    /// The system call at home that the program waits for.
+    pub in_call: Option<u64>,
+    /// Signals that were sent to the program and not yet delivered (siginfo of 128 bytes).
+    pub undelivered: Vec<Vec<u8>>,
+}
+
+/// What a guest starts with, beside the context.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Start {
+    /// Registers and the like.
+    pub context: Context,
+    /// The final layout of memory.
+    pub areas: Vec<Area>,
+    /// Program break.
+    pub brk: u64,
+    /// Caught signals and their `struct sigaction` (32 bytes).
+    pub handlers: Vec<(i32, Vec<u8>)>,
+    /// Ignored signals.
+    pub ignored: u64,
+    /// `stack_t`, 24 bytes.
+    pub altstack: Vec<u8>,
+    /// Addresses of pages that follow the extended state in the body.
+    pub eager: Vec<u64>,
+    /// Held by job control: do not run before `Resume`.
+    pub paused: bool,
+    /// Number of signals that home has sent so far.
+    pub signals: u64,
+    /// Home's monotonic clock when the program was stopped, nanoseconds: the guest's may not be behind that when it runs.
+    pub clock: u64,
+    /// Number of the last call that home has seen.
+    pub calls: u64,
+    /// CPU time spent before, on all nodes but home, nanoseconds.
+    pub cpu_abroad_ns: u64,
+}
+
+/// Pages that lie together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// Address of the first.
+    pub addr: u64,
+    /// How many.
+    pub pages: u32,
+    /// All bytes are zero; nothing in the body.
+    pub zero: bool,
+}
+
+/// Bytes that lie together.
+pub type Span = (u64, u32);
+
+/// Home to guest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Down {
+    /// Will you take it?
+    Offer(Offer),
+    /// Home's clocks, nanoseconds: monotonic, boot time.
+    Clock(u64, u64),
+    /// Make the sandbox.
+    Prepare(Layout),
+    /// Pages, asked for or not.
+    Pages(Vec<Run>),
+    /// This page does not exist at home: the access must fault at home.
+    NoPage(u64),
+    /// Run.
+    Start(Box<Start>),
+    /// More output bytes of the call that is in progress, before its `Reply`.
+    Output(u64),
+    /// Result of call `seq`, with what the kernel wrote.
+    Reply {
+        /// Which call.
+        seq: u64,
+        /// Return value as the kernel gives it.
+        ret: i64,
+        /// What was written where; bytes in the body, one after the other.
+        outputs: Vec<Span>,
+    },
+    /// A signal broke call `seq` off with this restart code (-512, -513, -514, -516).
+    Interrupted {
+        /// Which call.
+        seq: u64,
+        /// Kernel-internal code.
+        code: i64,
+    },
+    /// A signal for the program (siginfo of 128 bytes). `reset`: its handler is SA_RESETHAND.
+    Signal(Vec<u8>),
+    /// Hold the program (job control).
+    Pause,
+    /// Let it go on.
+    Resume,
+    /// Send everything home, then freeze.
+    ComeHome,
+    /// End the guest: home has taken over, or the process has ended.
+    End,
+    /// Still here.
+    Ping,
+}
+
+/// Guest to home.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Up {
+    /// Yes, with this version. `post_copy`: pages may follow after the start.
+    Agree {
+        /// Agreed version.
+        version: u16,
+        /// Name of this node.
+        node: String,
+    },
+    /// No, and why.
+    Decline(String),
+    /// What time is it at home?
+    AskClock,
+    /// The sandbox is ready. `post_copy` false: its userfaultfd does not see the kernel's faults, all pages must come before the start.
+    Prepared {
+        /// See above.
+        post_copy: bool,
+    },
+    /// It runs. (Accepting this, or a request, is the commit.)
+    Started,
+    /// The guest could not be built or has died.
+    Failed(String),
+    /// Pages are missing: address and how many neighbours are wanted.
+    Pull(u64, u32),
+    /// The stack grew down to this page.
+    StackGrew(u64),
+    /// Input bytes of the call that follows.
+    Input(u64),
+    /// Run this call.
+    Call {
+        /// Counts up from 1.
+        seq: u64,
+        /// Number.
+        nr: u64,
+        /// Arguments.
+        args: [u64; 6],
+        /// Bytes the call will read, in the body.
+        inputs: Vec<Span>,
+        /// How many signals had arrived before this call.
+        signals: u64,
+    },
+    /// Written pages.
+    Written(Vec<Run>),
+    /// It must go home now.
+    WantHome(String),
+    /// Frozen; all pages have been sent.
+    Frozen {
+        /// Registers and the like (extended state in the body).
+        context: Box<Context>,
+        /// How many signals had arrived.
+        signals: u64,
+        /// CPU time used here, nanoseconds.
+        cpu_ns: u64,
+    },
+    /// CPU time used here, nanoseconds.
+    Usage(u64),
+    /// Still here.
+    Ping,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// xorshift64*: small, seeded, the same everywhere.
+    fn next(state: &mut u64) -> u64 {
+        *state ^= *state >> 12;
+        *state ^= *state << 25;
+        *state ^= *state >> 27;
+        state.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    #[test]
+    fn no_bytes_of_another_machine_make_the_decoders_panic() {
+        let good = [
+            postcard::to_stdvec(&Up::Pull(0x1000, 16)).expect("encodes"),
+            postcard::to_stdvec(&Up::Call { seq: 1, nr: 0, args: [7; 6], inputs: vec![(1, 2)], signals: 0 })
+                .expect("encodes"),
+            postcard::to_stdvec(&Down::Reply { seq: 9, ret: -4, outputs: vec![(5, 6)] }).expect("encodes"),
+            postcard::to_stdvec(&Down::Signal(vec![1; 128])).expect("encodes"),
+        ];
+        let mut state = 0x9a_7d0u64;
+        for round in 0..200_000 {
+            let mut bytes = good[round % good.len()].clone();
+            for _ in 0..1 + next(&mut state) % 4 {
+                let at = next(&mut state) as usize % bytes.len();
+                bytes[at] = next(&mut state) as u8;
+            }
+            if round % 3 == 0 {
+                bytes.truncate(next(&mut state) as usize % bytes.len());
+            }
+            // Whatever comes out, it came out: a value or an error, never a panic or a huge allocation.
+            let _ = postcard::from_bytes::<Up>(&bytes);
+            let _ = postcard::from_bytes::<Down>(&bytes);
+        }
+    }
+
+    #[test]
+    fn messages_survive_the_way() {
+        let up = Up::Call { seq: 3, nr: 1, args: [1, 2, 3, 4, 5, 6], inputs: vec![(0x7fff_0000, 12)], signals: 2 };
+        let bytes = postcard::to_stdvec(&up).expect("encodes");
+        assert_eq!(postcard::from_bytes::<Up>(&bytes), Ok(up));
+    }
+}

@@ -1,0 +1,12 @@
+//! A small explicit-state model checker, and the models of the moving engine that it explores.
+//!
+//! [`checker`] walks every schedule of a [`Model`] (breadth first, so a counterexample is a shortest one).
+//! [`prototype`] is the design of the first prototype, whose known hang the checker must find.
+//! [`baton`] is the engine as `docs/engine.md` and `docs/states.md` describe it, with mutants of it that the
+//! checker must catch, so that we know it can fail.
+
+pub mod baton;
+pub mod checker;
+pub mod prototype;
+
+pub use checker::{Explored, Failure, Model, Step, Verdict, explore};

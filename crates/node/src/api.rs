@@ -1,0 +1,192 @@
+//! The local API: HTTP and JSON on a Unix socket. The caller is who the kernel says, and sees and does what that
+//! user may.
+
+use crate::audit::Entry;
+use crate::choice;
+use crate::daemon::Node;
+use crate::moves::{self, Refused, permitted};
+use crate::owner::Caller;
+use crate::seats::Seats;
+use crate::sys::{self, user_name};
+use crate::views;
+use axum::extract::connect_info::ConnectInfo;
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::Deserialize;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::UnixListener;
+
+/// Longest body of a request.
+const MAX_BODY: usize = 64 * 1024;
+/// Longest that `GET /v1/events` waits for one.
+const MAX_WAIT_S: u64 = 60;
+
+type Answer<T> = Result<Json<T>, Refused>;
+type Asked = (State<Arc<Node>>, ConnectInfo<Caller>);
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let status = match self {
+            Refused::Unknown(_) => StatusCode::NOT_FOUND,
+            Refused::Forbidden(_) => StatusCode::FORBIDDEN,
+            Refused::Conflict(_) => StatusCode::CONFLICT,
+            Refused::Failed(_) => StatusCode::BAD_GATEWAY,
+        };
+        (status, Json(views::Refusal { error: self.text().to_owned() })).into_response()
+    }
+}
+
+/// Serves until the daemon ends.
+pub async fn serve(node: Arc<Node>, listener: UnixListener) {
+    let listener = Seats::new(listener, node.config.connections.max_local_per_user);
+    let app = Router::new()
+        .route("/v1/info", get(info))
+        .route("/v1/nodes", get(nodes))
+        .route("/v1/processes", get(processes))
+        .route("/v1/explain/{pid}", get(explain))
+        .route("/v1/events", get(events))
+        .route("/v1/move", post(mv))
+        .route("/v1/token", post(token))
+        .route("/v1/register", post(register))
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .with_state(node);
+    if let Err(e) = axum::serve(listener, app.into_make_service_with_connect_info::<Caller>()).await {
+        tracing::error!("the local API ended: {e}");
+    }
+}
+
+async fn info(State(node): State<Arc<Node>>) -> Json<views::Info> {
+    Json(views::Info {
+        name: node.name(),
+        cluster: node.identity.cluster.to_string(),
+        mode: node.place.mode.as_str().into(),
+        pid: std::process::id(),
+        release: env!("CARGO_PKG_VERSION").into(),
+        addr: node.membership().me().addr,
+    })
+}
+
+async fn nodes(State(node): State<Arc<Node>>) -> Json<Vec<views::Node>> {
+    Json(node.membership().nodes())
+}
+
+/// What `caller` may see of a process: of another user's, that it is there.
+fn shown(view: &views::Process, caller: Caller) -> views::Process {
+    let mut view = view.clone();
+    view.user = user_name(view.uid);
+    if caller.uid != 0 && caller.uid != view.uid {
+        view.command = String::new();
+        view.records.clear();
+    }
+    view
+}
+
+async fn processes((State(node), ConnectInfo(caller)): Asked) -> Json<Vec<views::Process>> {
+    node.prune();
+    Json(node.table().views().map(|v| shown(v, caller)).collect())
+}
+
+async fn explain((State(node), ConnectInfo(caller)): Asked, Path(pid): Path<u32>) -> Answer<views::Explanation> {
+    let facts = permitted(&node, caller, "explain", pid)?;
+    let me = node.name();
+    let key = node.table().local(pid);
+    let known = node.table().get(&key).map(|k| k.view.clone());
+    let view = known.unwrap_or_else(|| views::Process {
+        pid,
+        uid: facts.uids[0],
+        home: me.clone(),
+        place: me,
+        phase: "home".into(),
+        command: facts.command,
+        role: "home".into(),
+        ..views::Process::default()
+    });
+    let nodes = node.membership().nodes();
+    let best = choice::best(&nodes, &view.place);
+    let inspection = tokio::task::spawn_blocking(move || pando_migrate::inspect::inspect(pid)).await;
+    let inspection = inspection.unwrap_or_else(|e| Err(e.to_string()));
+    let process = shown(&view, caller);
+    Ok(Json(views::Explanation { process, permitted: Ok(()), inspection, best, nodes }))
+}
+
+#[derive(Deserialize)]
+struct Since {
+    #[serde(default)]
+    since: u64,
+    #[serde(default)]
+    wait: u64,
+}
+
+async fn events(
+    State(node): State<Arc<Node>>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    Query(query): Query<Since>,
+) -> Json<Vec<views::Event>> {
+    let mut latest = node.events.latest();
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(query.wait.min(MAX_WAIT_S));
+    loop {
+        latest.mark_unchanged();
+        let found = node.events.since(query.since, caller.uid);
+        if !found.is_empty() || tokio::time::timeout_at(deadline, latest.changed()).await.is_err() {
+            return Json(found);
+        }
+    }
+}
+
+async fn mv(
+    State(node): State<Arc<Node>>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    Json(request): Json<views::MoveRequest>,
+) -> Answer<views::MoveAnswer> {
+    // A task of its own: a caller that hangs up does not stop a move halfway through its bookkeeping.
+    let task = tokio::spawn(async move { moves::serve(&node, caller, request).await });
+    task.await.map_err(|e| Refused::Failed(format!("the request ended early: {e}")))?.map(Json)
+}
+
+async fn register(
+    State(node): State<Arc<Node>>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    Json(request): Json<views::RegisterRequest>,
+) -> Answer<views::Process> {
+    let facts = permitted(&node, caller, "register", request.pid)?;
+    let mut table = node.table();
+    table.register(request.pid, facts.uids[0], facts.command, facts.start_time);
+    let key = table.local(request.pid);
+    let known = table.get(&key).ok_or_else(|| Refused::Conflict("too many processes are known".into()))?;
+    Ok(Json(shown(&known.view, caller)))
+}
+
+#[derive(Deserialize)]
+struct TokenRequest {
+    valid_s: Option<u64>,
+}
+
+async fn token(
+    State(node): State<Arc<Node>>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    Json(request): Json<TokenRequest>,
+) -> Answer<views::TokenAnswer> {
+    let me = sys::effective_uid();
+    let limits = &node.config.tokens;
+    let valid_s = request.valid_s.unwrap_or(limits.valid_s);
+    let made = if caller.uid != 0 && caller.uid != me {
+        Err(Refused::Forbidden("only root and the node's own user may let machines in".into()))
+    } else if !node.identity.is_authority() {
+        let text =
+            format!("node {} does not hold the cluster's key: ask the node where `pando init` was run", node.name());
+        Err(Refused::Conflict(text))
+    } else {
+        let addr = node.membership().me().addr;
+        node.tokens.create(addr, node.identity.fingerprint(), limits, valid_s).map_err(Refused::Conflict)
+    };
+    let (allowed, on, why) = match &made {
+        Ok(token) => (true, format!("token {}", token.id_text()), format!("valid for {valid_s} s")),
+        Err(refused) => (false, String::new(), refused.text().to_owned()),
+    };
+    node.audit.note(&Entry { who: caller.to_string(), what: "token", on, allowed, why });
+    Ok(Json(views::TokenAnswer { token: made?.to_word(), valid_s }))
+}

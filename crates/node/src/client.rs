@@ -1,0 +1,99 @@
+//! Talks to the daemon on this machine: HTTP over its Unix socket, one request a connection. Blocking, for the
+//! command line.
+
+use crate::views::Refusal;
+use serde::{Serialize, de::DeserializeOwned};
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// No answer is longer.
+const MAX_ANSWER: u64 = 64 << 20;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody listens.
+    #[error("no node runs here ({}: {cause}): start one with `pando node`, or set PANDO_SOCKET", socket.display())]
+    NoDaemon {
+        /// Where we looked.
+        socket: PathBuf,
+        /// Why.
+        #[source]
+        cause: io::Error,
+    },
+    /// It said no.
+    #[error("{0}")]
+    Refused(String),
+    /// It broke off or makes no sense.
+    #[error("the node's answer can't be understood ({0}): see its log, node.log")]
+    Broken(String),
+}
+
+/// A daemon's socket.
+#[derive(Clone, Debug)]
+pub struct Client {
+    socket: PathBuf,
+}
+
+impl Client {
+    /// For the daemon behind `socket`.
+    pub fn new(socket: &Path) -> Self {
+        Client { socket: socket.to_owned() }
+    }
+
+    /// Whether a daemon answers there.
+    pub fn is_up(&self) -> bool {
+        UnixStream::connect(&self.socket).is_ok()
+    }
+
+    /// `GET path`.
+    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.call("GET", path, &[])
+    }
+
+    /// `POST path` with a JSON body.
+    pub fn post<B: Serialize, T: DeserializeOwned>(&self, path: &str, body: &B) -> Result<T, ClientError> {
+        let body = serde_json::to_vec(body).map_err(|e| ClientError::Broken(e.to_string()))?;
+        self.call("POST", path, &body)
+    }
+
+    fn call<T: DeserializeOwned>(&self, method: &str, path: &str, body: &[u8]) -> Result<T, ClientError> {
+        let socket = self.socket.clone();
+        let stream = UnixStream::connect(&socket).map_err(|cause| ClientError::NoDaemon { socket, cause })?;
+        let answer = exchange(stream, method, path, body).map_err(|e| ClientError::Broken(e.to_string()))?;
+        let (status, body) = parse(&answer).ok_or_else(|| ClientError::Broken("not HTTP".into()))?;
+        if status != 200 {
+            let text = match serde_json::from_slice::<Refusal>(body) {
+                Ok(refusal) => refusal.error,
+                Err(_) => format!("HTTP status {status}: {}", String::from_utf8_lossy(body)),
+            };
+            return Err(ClientError::Refused(text));
+        }
+        serde_json::from_slice(body).map_err(|e| ClientError::Broken(e.to_string()))
+    }
+}
+
+fn exchange(mut stream: UnixStream, method: &str, path: &str, body: &[u8]) -> io::Result<Vec<u8>> {
+    // Longer than any request of the daemon's own may take.
+    stream.set_read_timeout(Some(Duration::from_secs(600)))?;
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: pando\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes())?;
+    stream.write_all(body)?;
+    let mut answer = Vec::new();
+    stream.take(MAX_ANSWER).read_to_end(&mut answer)?;
+    Ok(answer)
+}
+
+/// Status and body. The daemon sends a length and closes, so the body is the rest.
+fn parse(answer: &[u8]) -> Option<(u16, &[u8])> {
+    let end = answer.windows(4).position(|w| w == b"\r\n\r\n")?;
+    let head = std::str::from_utf8(&answer[..end]).ok()?;
+    let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
+    Some((status, &answer[end + 4..]))
+}

@@ -1,0 +1,130 @@
+//! The helpers that are connected, and the requests that wait for what they do.
+
+use crate::processes::Key;
+use pando_migrate::control::{Command, MoveRecord};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::sync::{mpsc, oneshot};
+
+/// Helpers at a time.
+const MAX_HELPERS: usize = 4096;
+
+/// How a move ended without a record.
+#[derive(Debug)]
+pub enum Failure {
+    /// The engine says why.
+    Said(String),
+    /// The deputy went (its process came home) before it read the command: ask again.
+    Left,
+}
+
+/// What the one who asked for a move gets.
+pub type Outcome = Result<MoveRecord, Failure>;
+
+struct Contact {
+    role: String,
+    key: Key,
+    orders: mpsc::Sender<Command>,
+}
+
+struct Pending {
+    pid: u32,
+    done: oneshot::Sender<Outcome>,
+}
+
+/// Those connected, and the requests that wait for an answer.
+pub struct Engine {
+    contacts: Mutex<BTreeMap<u64, Contact>>,
+    pending: Mutex<BTreeMap<u64, Pending>>,
+    moving: Mutex<BTreeSet<u32>>,
+    next: AtomicU64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// While it lives, no other request moves the same process.
+pub struct Moving<'a> {
+    engine: &'a Engine,
+    pid: u32,
+}
+
+impl Drop for Moving<'_> {
+    fn drop(&mut self) {
+        lock(&self.engine.moving).remove(&self.pid);
+    }
+}
+
+impl Engine {
+    /// Numbers begin at the time of start: an answer to the previous daemon's request is never taken for one to
+    /// ours.
+    pub fn new(started_ms: u64) -> Self {
+        Engine {
+            contacts: Mutex::default(),
+            pending: Mutex::default(),
+            moving: Mutex::default(),
+            next: AtomicU64::new(started_ms << 16),
+        }
+    }
+
+    /// Takes the right to move `pid`.
+    pub fn begin(&self, pid: u32) -> Option<Moving<'_>> {
+        let first = lock(&self.moving).insert(pid);
+        // Not `then_some`: the value that it drops would free what another request holds.
+        first.then(|| Moving { engine: self, pid })
+    }
+
+    /// A number for a request, and where its answer will come.
+    pub fn expect(&self, pid: u32) -> (u64, oneshot::Receiver<Outcome>) {
+        let (done, answer) = oneshot::channel();
+        let request = self.next.fetch_add(1, Ordering::Relaxed);
+        lock(&self.pending).insert(request, Pending { pid, done });
+        (request, answer)
+    }
+
+    /// Whoever waits for `request` gets this.
+    pub fn answer(&self, request: u64, result: Outcome) {
+        if let Some(pending) = lock(&self.pending).remove(&request) {
+            let _ = pending.done.send(result);
+        }
+    }
+
+    /// A helper is connected. None when there are too many.
+    pub fn enter(&self, role: &str, key: &Key, orders: mpsc::Sender<Command>) -> Option<u64> {
+        let mut contacts = lock(&self.contacts);
+        if contacts.len() >= MAX_HELPERS {
+            return None;
+        }
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        contacts.insert(id, Contact { role: role.into(), key: key.clone(), orders });
+        Some(id)
+    }
+
+    /// It is gone; who waited for it learns so.
+    pub fn leave(&self, id: u64) {
+        let Some(contact) = lock(&self.contacts).remove(&id) else {
+            return;
+        };
+        if contact.role != "deputy" {
+            return;
+        }
+        let mut pending = lock(&self.pending);
+        let of_it = |p: &Pending| p.pid == contact.key.1;
+        let numbers: Vec<u64> = pending.iter().filter(|(_, p)| of_it(p)).map(|(n, _)| *n).collect();
+        for number in numbers {
+            if let Some(p) = pending.remove(&number) {
+                let _ = p.done.send(Err(Failure::Left));
+            }
+        }
+    }
+
+    /// The deputy of a process, if it is connected.
+    pub fn deputy(&self, key: &Key) -> Option<mpsc::Sender<Command>> {
+        let contacts = lock(&self.contacts);
+        // The latest: an older one may not have noticed yet that it is gone.
+        let found = contacts.values().rev().find(|c| c.role == "deputy" && c.key == *key);
+        found.map(|c| c.orders.clone())
+    }
+}

@@ -1,0 +1,35 @@
+//! The node daemon: peers, local API, launching the engine's helpers.
+//!
+//! One process with a small control plane on tokio. It never touches a program's memory: that is done by the
+//! engine's helpers (`pando __deputy`, `pando __guest`), which are processes of their own and outlive it.
+#![warn(missing_docs)]
+
+pub mod admission;
+mod api;
+mod audit;
+mod choice;
+pub mod client;
+pub mod config;
+mod daemon;
+mod door;
+mod engine;
+mod events;
+mod guests;
+mod helper;
+pub mod joining;
+mod link;
+mod load;
+mod membership;
+mod moves;
+mod notify;
+mod owner;
+mod peers;
+pub mod place;
+mod processes;
+mod reports;
+mod roster;
+mod seats;
+pub mod sys;
+pub mod views;
+
+pub use daemon::{DaemonError, run};

@@ -1,0 +1,89 @@
+//! Whose process is it? Read from `/proc`, by the daemon, never believed from a request.
+
+use std::fs;
+
+/// Who asks: what the kernel says about the other end of a local socket.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller {
+    /// User.
+    pub uid: u32,
+    /// Process, as the daemon's pid namespace sees it; 0 when it does not.
+    pub pid: u32,
+}
+
+impl std::fmt::Display for Caller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "uid {} (pid {})", self.uid, self.pid)
+    }
+}
+
+/// What `/proc` says about a process.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// Real, effective, saved and file-system user.
+    pub uids: [u32; 4],
+    /// Field 22 of `stat`: tells a reused pid.
+    pub start_time: u64,
+    /// Command line, or the name in brackets.
+    pub command: String,
+    /// It has ended and waits for its parent.
+    pub zombie: bool,
+}
+
+/// Longest command line that is kept, in characters.
+const MAX_COMMAND: usize = 200;
+/// Longest sentence of someone else that goes into the log.
+const MAX_SENTENCE: usize = 1000;
+
+impl Facts {
+    /// Reads them; the error is a sentence.
+    pub fn read(pid: u32) -> Result<Self, String> {
+        let gone = |_| format!("there is no process {pid} here: `ps` shows the processes of this machine");
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).map_err(gone)?;
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).map_err(gone)?;
+        let strange = || format!("/proc/{pid} can't be understood");
+        let line = status.lines().find_map(|l| l.strip_prefix("Uid:")).ok_or_else(strange)?;
+        let uids: Vec<u32> = line.split_whitespace().filter_map(|w| w.parse().ok()).collect();
+        let rest = stat.rsplit_once(')').ok_or_else(strange)?.1;
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        let start = fields.get(19).and_then(|f| f.parse().ok()).ok_or_else(strange)?;
+        let name = stat.split_once('(').map_or("", |(_, r)| r.rsplit_once(')').map_or("", |(n, _)| n));
+        Ok(Facts {
+            uids: uids.try_into().map_err(|_| strange())?,
+            start_time: start,
+            command: command(pid).unwrap_or_else(|| format!("[{name}]")),
+            zombie: fields.first() == Some(&"Z"),
+        })
+    }
+
+    /// Only root and the one whose process it is in every respect: a set-user-id program is not its caller's.
+    pub fn permits(&self, caller: Caller) -> bool {
+        caller.uid == 0 || self.uids.iter().all(|u| *u == caller.uid)
+    }
+}
+
+/// Whether the process that began at `start_time` still lives.
+pub fn lives(pid: u32, start_time: u64) -> bool {
+    Facts::read(pid).is_ok_and(|f| f.start_time == start_time && !f.zombie)
+}
+
+/// Whether any process has this pid and is not a zombie.
+pub fn exists(pid: u32) -> bool {
+    Facts::read(pid).is_ok_and(|f| !f.zombie)
+}
+
+fn command(pid: u32) -> Option<String> {
+    let bytes = fs::read(format!("/proc/{pid}/cmdline")).ok().filter(|b| !b.is_empty())?;
+    let text = clean(&String::from_utf8_lossy(&bytes).replace('\0', " "));
+    Some(text.chars().take(MAX_COMMAND).collect())
+}
+
+/// Fit for a log or a terminal: no control characters, not long.
+pub fn clean(text: &str) -> String {
+    let printable = |c: char| match c {
+        '\n' | '\t' => ' ',
+        c if c.is_control() => '?',
+        c => c,
+    };
+    text.trim().chars().take(MAX_SENTENCE).map(printable).collect()
+}

@@ -1,0 +1,126 @@
+//! The few system calls that neither std nor a library has a safe face for: what a child does between fork and
+//! exec, locks, users' names. All `unsafe` of the daemon and the command line is here.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::process::CommandExt;
+
+/// The descriptor on which a guest helper finds its connection.
+pub const CONNECTION: RawFd = 3;
+
+/// Who runs this.
+pub fn effective_uid() -> u32 {
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Takes the lock on `file`, or finds it taken.
+pub fn lock(file: &File) -> bool {
+    // SAFETY: the descriptor is open, and flock touches no memory.
+    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
+}
+
+/// The name of a user at this machine, or the number.
+pub fn user_name(uid: u32) -> String {
+    let mut buffer = vec![0u8; 4096];
+    // SAFETY: passwd is plain data for which all zeroes is a valid value.
+    let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
+    let mut found = std::ptr::null_mut();
+    let (text, length) = (buffer.as_mut_ptr().cast(), buffer.len());
+    // SAFETY: all pointers are to live objects of ours, and the length is the buffer's.
+    let code = unsafe { libc::getpwuid_r(uid, &mut entry, text, length, &mut found) };
+    if code != 0 || found.is_null() {
+        return uid.to_string();
+    }
+    // SAFETY: on success pw_name points to a terminated string inside `buffer`, which lives.
+    unsafe { CStr::from_ptr(entry.pw_name) }.to_string_lossy().into_owned()
+}
+
+/// Hour, minute and second of the local time zone.
+pub fn local_time(seconds: u64) -> (i32, i32, i32) {
+    let seconds = seconds as libc::time_t;
+    // SAFETY: tm is plain data for which all zeroes is a valid value.
+    let mut tm: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are to live objects of ours.
+    unsafe { libc::localtime_r(&seconds, &mut tm) };
+    (tm.tm_hour, tm.tm_min, tm.tm_sec)
+}
+
+/// Gives signals their default action again.
+pub fn default_signals(signals: &[i32]) {
+    for signal in signals {
+        // SAFETY: restoring the default action has no preconditions.
+        unsafe { libc::signal(*signal, libc::SIG_DFL) };
+    }
+}
+
+/// Ignores signals.
+pub fn ignore_signals(signals: &[i32]) {
+    for signal in signals {
+        // SAFETY: ignoring a signal has no preconditions.
+        unsafe { libc::signal(*signal, libc::SIG_IGN) };
+    }
+}
+
+/// A program started by `pando run`: signals as its caller has them, a session of its own if `detach`, and where the
+/// kernel lets only ancestors trace (Yama) the `daemon`'s helpers are named.
+pub fn prepare_program(command: &mut std::process::Command, daemon: Option<u32>, detach: bool) {
+    let prepare = move || {
+        default_signals(&[libc::SIGINT, libc::SIGQUIT, libc::SIGPIPE]);
+        if let Some(pid) = daemon {
+            // SAFETY: prctl with a number touches no memory. Where there is no such rule it fails, which is of no interest.
+            unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::c_ulong::from(pid), 0, 0, 0) };
+        }
+        // SAFETY: setsid has no preconditions.
+        if detach && unsafe { libc::setsid() } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    };
+    // SAFETY: only async-signal-safe calls are made between fork and exec.
+    unsafe { command.pre_exec(prepare) };
+}
+
+/// A helper of the engine: own session, `connection` as descriptor 3, everything else closed on exec.
+pub fn prepare_helper(command: &mut std::process::Command, connection: Option<RawFd>) {
+    // SAFETY: only async-signal-safe calls are made between fork and exec.
+    unsafe { command.pre_exec(move || detach(connection)) };
+}
+
+fn detach(connection: Option<RawFd>) -> io::Result<()> {
+    let check = |code: libc::c_long| {
+        if code < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    };
+    let first_closed = CONNECTION + i32::from(connection.is_some());
+    // SAFETY: plain system calls on numbers. Descriptor 3 belongs to nobody in this child: the pipe through which std
+    // reports a failed exec is above it (`reserve_low_descriptors`).
+    unsafe {
+        check(libc::setsid().into())?;
+        match connection {
+            Some(fd) if fd == CONNECTION => check(libc::fcntl(fd, libc::F_SETFD, 0).into())?,
+            Some(fd) => check(libc::dup2(fd, CONNECTION).into())?,
+            None => {}
+        }
+        // Marked, not closed: std still needs its pipe.
+        let range = libc::syscall(libc::SYS_close_range, first_closed, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
+        check(range)?;
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        check(libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut()).into())
+    }
+}
+
+/// Takes descriptor 3 if it is free, so that nothing the daemon opens later, not even for an instant during a
+/// spawn, is what a child's connection is put over.
+pub fn reserve_low_descriptors() -> io::Result<Vec<File>> {
+    let mut kept = Vec::new();
+    loop {
+        let file = File::open("/dev/null")?;
+        if file.as_raw_fd() > CONNECTION {
+            return Ok(kept);
+        }
+        kept.push(file);
+    }
+}

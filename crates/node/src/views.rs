@@ -1,0 +1,182 @@
+//! What the local API answers, as data. The command line reads the same types.
+
+use pando_migrate::control::MoveRecord;
+use pando_migrate::inspect::Inspection;
+use serde::{Deserialize, Serialize};
+
+/// `GET /v1/info`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Info {
+    /// This node.
+    pub name: String,
+    /// Its cluster.
+    pub cluster: String,
+    /// `system` or `personal`.
+    pub mode: String,
+    /// The daemon's pid.
+    pub pid: u32,
+    /// The program's version.
+    pub release: String,
+    /// Where other nodes reach it.
+    pub addr: String,
+}
+
+/// Whether a member lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Liveness {
+    /// Heard a moment ago.
+    Up,
+    /// Not heard for a while.
+    Suspect,
+    /// Not heard for long, or refuses connections.
+    Down,
+}
+
+impl Liveness {
+    /// For people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Liveness::Up => "up",
+            Liveness::Suspect => "suspect",
+            Liveness::Down => "down",
+        }
+    }
+}
+
+/// One of `GET /v1/nodes`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Where its daemon listens.
+    pub addr: String,
+    /// Whether it lives.
+    pub state: Liveness,
+    /// Whether it is the one that answers.
+    pub here: bool,
+    /// Milliseconds since it was heard.
+    pub heard_ms: Option<u64>,
+    /// CPUs.
+    pub cpus: u32,
+    /// Runnable threads, smoothed.
+    pub runnable: f64,
+    /// Bytes of memory.
+    pub memory: u64,
+    /// Bytes free.
+    pub free: u64,
+    /// Guests there.
+    pub guests: u32,
+}
+
+/// One of `GET /v1/processes`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Process {
+    /// Pid at home.
+    pub pid: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Owner's name at the node that answers.
+    pub user: String,
+    /// Home node.
+    pub home: String,
+    /// Where it is.
+    pub place: String,
+    /// A phase of docs/engine.md, or `home`.
+    pub phase: String,
+    /// Moves so far.
+    pub moves: u32,
+    /// Calls forwarded.
+    pub calls: u64,
+    /// Pages pulled on demand.
+    pub pulled: u64,
+    /// Pages pushed in the background.
+    pub pushed: u64,
+    /// CPU time abroad, milliseconds.
+    pub cpu_abroad_ms: u64,
+    /// CPU time by node, milliseconds.
+    pub cpu_by_node: Vec<(String, u64)>,
+    /// Command line; empty when it belongs to another user.
+    pub command: String,
+    /// `home` when this node is its home, `guest` when it visits.
+    pub role: String,
+    /// Pid of the engine's helper here.
+    pub helper: Option<u32>,
+    /// The latest moves, oldest first.
+    pub records: Vec<MoveRecord>,
+}
+
+/// `GET /v1/explain/PID`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Explanation {
+    /// The process, as far as known.
+    pub process: Process,
+    /// Whether the caller may move it; the reason why not.
+    pub permitted: Result<(), String>,
+    /// Whether it can move.
+    pub inspection: Result<Inspection, String>,
+    /// Where `best` would send it, and why; or why nowhere.
+    pub best: Result<(String, String), String>,
+    /// The nodes that were compared.
+    pub nodes: Vec<Node>,
+}
+
+/// One of `GET /v1/events`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Event {
+    /// Counts up.
+    pub seq: u64,
+    /// Milliseconds since 1970.
+    pub time_ms: u64,
+    /// `node`, `move`, `process`, `join`, `refused`, `engine`.
+    pub kind: String,
+    /// The sentence.
+    pub text: String,
+    /// Of which user; none for what concerns all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+}
+
+/// `POST /v1/move`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MoveRequest {
+    /// The process.
+    pub pid: u32,
+    /// A node's name, `home` or `best`.
+    pub dest: String,
+    /// Why, `user` if nothing is said.
+    #[serde(default)]
+    pub reason: Option<String>,
+}
+
+/// The answer to `POST /v1/move`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MoveAnswer {
+    /// Where the process is now.
+    pub place: String,
+    /// How it went; none when it was there already.
+    pub record: Option<MoveRecord>,
+}
+
+/// `POST /v1/register`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RegisterRequest {
+    /// The process.
+    pub pid: u32,
+}
+
+/// `POST /v1/token`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TokenAnswer {
+    /// The word.
+    pub token: String,
+    /// Seconds that it lives.
+    pub valid_s: u64,
+}
+
+/// Every refusal.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Refusal {
+    /// A sentence: the thing, the cause, the next step.
+    pub error: String,
+}

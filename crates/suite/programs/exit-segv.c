@@ -1,0 +1,15 @@
+/* A fault without a handler ends the process with SIGSEGV. */
+// suite: ends signal 11
+#include "suite.h"
+
+int main(int argc, char **argv) {
+    suite_begin(argc, argv);
+    static unsigned char data[10000];
+    for (unsigned round = 0; going_on(); round++) {
+        fill(data, sizeof data, round);
+        CHECK(filled(data, sizeof data, round));
+    }
+    suite_end();
+    *(volatile int *)16 = 1;
+    return 0;
+}

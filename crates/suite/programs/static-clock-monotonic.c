@@ -1,0 +1,3 @@
+/* As clock-monotonic, statically linked. */
+// suite: flags -static
+#include "clock-monotonic.c"

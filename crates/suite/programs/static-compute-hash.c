@@ -1,0 +1,3 @@
+/* As compute-hash, statically linked. */
+// suite: flags -static
+#include "compute-hash.c"

@@ -1,0 +1,3 @@
+/* As fork-wait, statically linked. */
+// suite: flags -static
+#include "fork-wait.c"

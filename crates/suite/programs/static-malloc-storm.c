@@ -1,0 +1,3 @@
+/* As malloc-storm, statically linked. */
+// suite: flags -static
+#include "malloc-storm.c"

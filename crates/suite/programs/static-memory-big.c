@@ -1,0 +1,3 @@
+/* As memory-big, statically linked. */
+// suite: flags -static
+#include "memory-big.c"

@@ -1,0 +1,3 @@
+/* As nanosleep, statically linked. */
+// suite: flags -static
+#include "nanosleep.c"

@@ -1,0 +1,3 @@
+/* As signal-storm, statically linked. */
+// suite: flags -static
+#include "signal-storm.c"

@@ -1,0 +1,132 @@
+//! A small client of a node's local API: HTTP and JSON over its Unix socket.
+//!
+//! Only what the demo and the benchmark need, and only the fields they read, so that the node's answers may grow.
+
+use crate::error::{Context, Error, Result};
+use serde::{Deserialize, Serialize};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+/// Longest answer that is read.
+const LONGEST: u64 = 16 << 20;
+
+/// One of `GET /v1/processes`: a process that was moved or registered.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Process {
+    /// Pid at home.
+    pub pid: u32,
+    /// Home node.
+    pub home: String,
+    /// Where it is.
+    pub place: String,
+    /// A phase of docs/engine.md, or `home`.
+    pub phase: String,
+    /// Pages pushed in the background.
+    pub pushed: u64,
+    /// CPU time by node, milliseconds.
+    pub cpu_by_node: Vec<(String, u64)>,
+    /// `home` when the node that answers is its home.
+    pub role: String,
+    /// The latest moves, oldest first.
+    pub records: Vec<Move>,
+}
+
+/// One finished move.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Move {
+    /// From which node.
+    pub from: String,
+    /// To which node.
+    pub to: String,
+    /// From the stop to the first instruction at the new place, microseconds.
+    pub freeze_us: u64,
+    /// From the request to that, microseconds.
+    pub total_us: u64,
+}
+
+/// The processes whose home is the node behind this socket.
+pub fn processes(socket: &Path) -> Result<Vec<Process>> {
+    let body = request(socket, "GET", "/v1/processes", "", Duration::from_secs(5))?;
+    let all: Vec<Process> = parse(&body)?;
+    Ok(all.into_iter().filter(|p| p.role != "guest").collect())
+}
+
+/// Moves a process; returns when it has moved, or says why not.
+pub fn move_to(socket: &Path, pid: u32, dest: &str, reason: &str) -> Result<Option<Move>> {
+    let body = serde_json::json!({ "pid": pid, "dest": dest, "reason": reason }).to_string();
+    let answer = request(socket, "POST", "/v1/move", &body, Duration::from_secs(60))?;
+    let value: serde_json::Value = parse(&answer)?;
+    // Nothing to do (it is there already) is an answer without a record.
+    let record = value.get("record").unwrap_or(&value).clone();
+    Ok(serde_json::from_value(record).ok().filter(|m: &Move| !m.to.is_empty()))
+}
+
+fn parse<T: serde::de::DeserializeOwned>(body: &str) -> Result<T> {
+    serde_json::from_str(body).map_err(|e| Error::Other(format!("the node's answer makes no sense: {e}")))
+}
+
+fn request(socket: &Path, method: &str, path: &str, body: &str, patience: Duration) -> Result<String> {
+    let mut stream = UnixStream::connect(socket).at("connect to", socket)?;
+    stream.set_read_timeout(Some(patience)).context("set a time limit")?;
+    let length = body.len();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: pando\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    );
+    stream.write_all((head + body).as_bytes()).at("write to", socket)?;
+    let mut answer = Vec::new();
+    stream.take(LONGEST).read_to_end(&mut answer).at("read from", socket)?;
+    let (status, body) = split(&answer).ok_or_else(|| Error::Other("the node's answer is not HTTP".into()))?;
+    if (200..300).contains(&status) {
+        return Ok(body);
+    }
+    let said = serde_json::from_str::<serde_json::Value>(&body).ok();
+    let said = said.and_then(|v| Some(v.get("error")?.as_str()?.to_string()));
+    Err(Error::Other(said.unwrap_or_else(|| format!("status {status}: {body}"))))
+}
+
+/// Status and body of an answer, also one in chunks.
+fn split(answer: &[u8]) -> Option<(u16, String)> {
+    let end = answer.windows(4).position(|w| w == b"\r\n\r\n")?;
+    let head = std::str::from_utf8(&answer[..end]).ok()?;
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    let body = &answer[end + 4..];
+    let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
+    let body = if chunked { unchunk(body)? } else { body.to_vec() };
+    Some((status, String::from_utf8_lossy(&body).into_owned()))
+}
+
+fn unchunk(mut body: &[u8]) -> Option<Vec<u8>> {
+    let mut whole = Vec::new();
+    loop {
+        let end = body.windows(2).position(|w| w == b"\r\n")?;
+        let size = std::str::from_utf8(&body[..end]).ok()?.split(';').next()?.trim();
+        let size = usize::from_str_radix(size, 16).ok()?;
+        if size == 0 {
+            return Some(whole);
+        }
+        let start = end + 2;
+        whole.extend_from_slice(body.get(start..start.checked_add(size)?)?);
+        body = body.get(start + size + 2..)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_kinds_of_bodies() {
+        let plain = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]";
+        assert_eq!(split(plain), Some((200, "[]".into())));
+        let chunks = b"HTTP/1.1 409 No\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n1\r\nd\r\n0\r\n\r\n";
+        assert_eq!(split(chunks), Some((409, "abcd".into())));
+        let lies = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\nabc";
+        assert_eq!(split(lies), None);
+        assert_eq!(split(b"nonsense"), None);
+    }
+}

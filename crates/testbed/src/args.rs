@@ -1,0 +1,303 @@
+//! The command lines of `pando testbed`, `pando demo` and `pando bench`.
+
+use crate::error::{Error, Result};
+use crate::place::{DEFAULT_NAME, ENV_NAME, Shape, check_name};
+use std::ffi::OsString;
+
+/// What all of this can do.
+pub const USAGE: &str = "\
+  pando testbed up N [--cpus X] [--memory SIZE] [--delay MS] [--rate MBIT] [--name NAME]
+  pando testbed exec NODE -- CMD...       run as if at that node
+  pando testbed status [--json]
+  pando testbed cut NODE | heal NODE      take its network away; give it back (undoes stall too)
+  pando testbed stall NODE [SECONDS]      stop its daemon and helpers
+  pando testbed kill [--daemon] NODE      as a crash of the machine would; or only the daemon
+  pando testbed start NODE                start its daemon again
+  pando testbed down                      take everything away
+  pando demo [--nodes N] [--seconds S] [--json]
+  pando bench move [--json]
+Every testbed command takes --name NAME when there is more than one testbed.";
+
+/// Most nodes of one testbed.
+pub const MOST_NODES: usize = 250;
+
+/// One `pando testbed` command.
+#[derive(Debug, PartialEq)]
+pub enum Verb {
+    /// Bring a testbed up.
+    Up(Shape),
+    /// Run a command at a node.
+    Exec(String, Vec<OsString>),
+    /// Say how it is.
+    Status {
+        /// As JSON.
+        json: bool,
+    },
+    /// Cut a node off.
+    Cut(String),
+    /// Undo cut and stall.
+    Heal(String),
+    /// Stop a node's machinery, perhaps for some seconds only.
+    Stall(String, Option<f64>),
+    /// Kill a node or its daemon.
+    Kill {
+        /// Which node.
+        node: String,
+        /// Only the daemon.
+        daemon: bool,
+    },
+    /// Start a node's daemon.
+    Start(String),
+    /// Take everything away.
+    Down,
+    /// Say what can be said.
+    Help,
+}
+
+/// The words of a command line, with its options taken out as they are asked for.
+struct Words {
+    words: Vec<String>,
+    rest: Vec<OsString>,
+}
+
+impl Words {
+    /// Everything after `--`, or for `exec` after the second plain word, is left as it is.
+    fn new(args: Vec<OsString>) -> Result<Words> {
+        let mut words = Vec::new();
+        let mut args = args.into_iter();
+        let mut plain = 0;
+        let mut value = false;
+        for arg in args.by_ref() {
+            if arg == "--" {
+                break;
+            }
+            let is_exec = words.iter().any(|w| w == "exec");
+            let is_word = !value && !arg.to_string_lossy().starts_with('-');
+            value = !value && arg == "--name";
+            plain += usize::from(is_word);
+            if is_exec && is_word && plain > 2 {
+                let rest = std::iter::once(arg).chain(args).collect();
+                return Ok(Words { words, rest });
+            }
+            let word = arg.into_string().map_err(|a| Error::Usage(format!("{a:?} is not text")))?;
+            match word.split_once('=') {
+                Some((name, value)) if name.starts_with("--") => words.extend([name.to_string(), value.to_string()]),
+                _ => words.push(word),
+            }
+        }
+        Ok(Words { words, rest: args.collect() })
+    }
+
+    fn flag(&mut self, name: &str) -> bool {
+        let before = self.words.len();
+        self.words.retain(|w| w != name);
+        self.words.len() != before
+    }
+
+    fn value(&mut self, name: &str) -> Result<Option<String>> {
+        let Some(at) = self.words.iter().position(|w| w == name) else {
+            return Ok(None);
+        };
+        self.words.remove(at);
+        if at >= self.words.len() {
+            return Err(Error::Usage(format!("{name} wants a value")));
+        }
+        Ok(Some(self.words.remove(at)))
+    }
+
+    fn number(&mut self, name: &str) -> Result<Option<f64>> {
+        self.value(name)?.map(|v| number(name, &v)).transpose()
+    }
+
+    /// The next plain word.
+    fn word(&mut self, what: &str) -> Result<String> {
+        match self.words.first() {
+            Some(w) if w.starts_with('-') => Err(Error::Usage(format!("unknown option `{w}`"))),
+            Some(_) => Ok(self.words.remove(0)),
+            None => Err(Error::Usage(format!("{what} is missing"))),
+        }
+    }
+
+    fn end(self) -> Result<()> {
+        match self.words.first() {
+            Some(w) => Err(Error::Usage(format!("`{w}` is one word too many"))),
+            None => Ok(()),
+        }
+    }
+}
+
+fn number(what: &str, text: &str) -> Result<f64> {
+    match text.parse::<f64>() {
+        Ok(n) if n.is_finite() && n > 0.0 => Ok(n),
+        _ => Err(Error::Usage(format!("{what}: `{text}` is not a number above 0"))),
+    }
+}
+
+/// Bytes from `512M`, `1.5G`, `4096`.
+pub fn size(text: &str) -> Result<u64> {
+    let trimmed = text.trim_end_matches(['B', 'b']).trim_end_matches('i');
+    let (digits, factor) = match trimmed.char_indices().last() {
+        Some((at, unit)) if unit.is_ascii_alphabetic() => {
+            let power = "kmgt".find(unit.to_ascii_lowercase());
+            let power = power.ok_or_else(|| Error::Usage(format!("`{text}`: the units are K, M, G and T")))?;
+            (&trimmed[..at], 1024f64.powi(power as i32 + 1))
+        }
+        _ => (trimmed, 1.0),
+    };
+    Ok((number("size", digits)? * factor) as u64)
+}
+
+/// Parses what follows `pando testbed`: the testbed's name and the verb.
+pub fn testbed(args: Vec<OsString>) -> Result<(String, Verb)> {
+    let mut words = Words::new(args)?;
+    if words.words.is_empty() || words.flag("--help") || words.flag("-h") {
+        return Ok((DEFAULT_NAME.into(), Verb::Help));
+    }
+    let name = match words.value("--name")? {
+        Some(name) => name,
+        None => std::env::var(ENV_NAME).unwrap_or_else(|_| DEFAULT_NAME.into()),
+    };
+    check_name(&name)?;
+    let verb = match words.word("the verb")?.as_str() {
+        "up" => Verb::Up(shape(&mut words)?),
+        "exec" => {
+            let node = words.word("the node")?;
+            let rest = std::mem::take(&mut words.rest);
+            if rest.is_empty() {
+                return Err(Error::Usage("the command to run is missing".into()));
+            }
+            Verb::Exec(node, rest)
+        }
+        "status" => Verb::Status { json: words.flag("--json") },
+        "cut" => Verb::Cut(words.word("the node")?),
+        "heal" => Verb::Heal(words.word("the node")?),
+        "stall" => {
+            let node = words.word("the node")?;
+            let seconds = if words.words.is_empty() { None } else { Some(words.word("seconds")?) };
+            Verb::Stall(node, seconds.map(|s| number("seconds", &s)).transpose()?)
+        }
+        "kill" => {
+            let daemon = words.flag("--daemon");
+            Verb::Kill { node: words.word("the node")?, daemon }
+        }
+        "start" => Verb::Start(words.word("the node")?),
+        "down" => Verb::Down,
+        "help" => Verb::Help,
+        other => return Err(Error::Usage(format!("`{other}` is not a testbed command"))),
+    };
+    words.end()?;
+    Ok((name, verb))
+}
+
+fn shape(words: &mut Words) -> Result<Shape> {
+    let shape = Shape {
+        nodes: 0,
+        cpus: words.number("--cpus")?,
+        memory: words.value("--memory")?.map(|s| size(&s)).transpose()?,
+        delay_ms: words.number("--delay")?,
+        rate_mbit: words.number("--rate")?,
+    };
+    Ok(Shape { nodes: count(&words.word("the number of nodes")?)?, ..shape })
+}
+
+fn count(text: &str) -> Result<usize> {
+    match text.parse() {
+        Ok(n) if (1..=MOST_NODES).contains(&n) => Ok(n),
+        _ => Err(Error::Usage(format!("`{text}`: from 1 to {MOST_NODES} nodes"))),
+    }
+}
+
+/// What `pando demo` is asked for.
+#[derive(Debug, PartialEq)]
+pub struct Demo {
+    /// Nodes.
+    pub nodes: usize,
+    /// About how long the programs should take, run all together.
+    pub seconds: f64,
+    /// Print the result as JSON.
+    pub json: bool,
+}
+
+/// Parses what follows `pando demo`; none when help is wanted.
+pub fn demo(args: Vec<OsString>) -> Result<Option<Demo>> {
+    let mut words = Words::new(args)?;
+    if words.flag("--help") || words.flag("-h") {
+        return Ok(None);
+    }
+    let nodes = words.value("--nodes")?.map_or(Ok(4), |n| count(&n))?;
+    let seconds = words.number("--seconds")?.unwrap_or(8.0);
+    let json = words.flag("--json");
+    words.end()?;
+    if nodes < 2 {
+        return Err(Error::Usage("a demo of moving needs at least two nodes".into()));
+    }
+    Ok(Some(Demo { nodes, seconds, json }))
+}
+
+/// Parses what follows `pando bench move`: whether the result is wanted as JSON; none when help is wanted.
+pub fn bench(args: Vec<OsString>) -> Result<Option<bool>> {
+    let mut words = Words::new(args)?;
+    if words.words.is_empty() || words.flag("--help") || words.flag("-h") {
+        return Ok(None);
+    }
+    let json = words.flag("--json");
+    match words.word("what to measure")?.as_str() {
+        "move" => words.end().map(|()| Some(json)),
+        other => Err(Error::Usage(format!("`{other}` is not a benchmark that exists; `move` is"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<(String, Verb)> {
+        testbed(line.split(' ').map(OsString::from).collect())
+    }
+
+    #[test]
+    fn up_with_everything() {
+        let (name, verb) = parse("up 3 --cpus 0.5 --memory=512M --delay 2 --rate 100 --name x").unwrap();
+        let shape =
+            Shape { nodes: 3, cpus: Some(0.5), memory: Some(512 << 20), delay_ms: Some(2.0), rate_mbit: Some(100.0) };
+        assert_eq!((name.as_str(), verb), ("x", Verb::Up(shape)));
+    }
+
+    #[test]
+    fn exec_leaves_the_command_alone() {
+        for line in ["exec n1 -- ls --name x", "exec n1 ls --name x"] {
+            let (_, verb) = parse(line).unwrap();
+            assert_eq!(verb, Verb::Exec("n1".into(), ["ls", "--name", "x"].map(OsString::from).into()), "{line}");
+        }
+        let (name, verb) = parse("--name t exec n1 ls").unwrap();
+        assert_eq!((name.as_str(), verb), ("t", Verb::Exec("n1".into(), vec!["ls".into()])));
+    }
+
+    #[test]
+    fn kill_and_stall() {
+        assert_eq!(parse("kill --daemon n2").unwrap().1, Verb::Kill { node: "n2".into(), daemon: true });
+        assert_eq!(parse("stall n2 1.5").unwrap().1, Verb::Stall("n2".into(), Some(1.5)));
+        assert_eq!(parse("stall n2").unwrap().1, Verb::Stall("n2".into(), None));
+    }
+
+    #[test]
+    fn what_is_wrong_is_refused() {
+        for line in ["up", "up 0", "up x", "up 3 --cpus", "up 3 --cpus -1", "up 3 --wat", "exec n1", "fly", "down n1"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(size("4096").unwrap(), 4096);
+        assert_eq!(size("1.5G").unwrap(), 3 << 29);
+        assert_eq!(size("2KiB").unwrap(), 2048);
+        assert!(size("12q").is_err() && size("").is_err() && size("-1M").is_err());
+    }
+
+    #[test]
+    fn the_demo_has_sensible_defaults() {
+        assert_eq!(demo(vec![]).unwrap(), Some(Demo { nodes: 4, seconds: 8.0, json: false }));
+        assert!(demo(vec!["--nodes".into(), "1".into()]).is_err());
+    }
+}

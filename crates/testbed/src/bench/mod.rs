@@ -1,0 +1,113 @@
+//! `pando bench move`: how fast moving is, with the limit beside each figure, all in one run on a testbed of two.
+
+mod criu;
+mod measure;
+pub mod peer;
+pub mod probe;
+mod program;
+mod table;
+
+use crate::error::{Error, Result};
+use crate::place::{Plan, Shape};
+use crate::{down, sys, up};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// All figures. What could not be measured is missing, and `failed` says why.
+#[derive(Debug, Default, Serialize)]
+pub struct Figures {
+    /// CPUs of this machine.
+    pub cpus: usize,
+    /// The machine's load average when the run began: figures of a busy machine say little.
+    pub load: f64,
+    /// Plain TCP between the nodes.
+    pub raw: Option<peer::Raw>,
+    /// Freeze times by size.
+    pub freeze: Vec<measure::Freeze>,
+    /// Background streaming.
+    pub streaming: Option<measure::Streaming>,
+    /// A page fault abroad.
+    pub fault: Option<measure::Fault>,
+    /// Forwarded calls.
+    pub costs: Option<measure::Costs>,
+    /// CPU-bound slowdown.
+    pub spin: Option<measure::Spin>,
+    /// CRIU, if it is installed.
+    pub criu: Vec<criu::Criu>,
+    /// What could not be measured, and why.
+    pub failed: BTreeMap<String, String>,
+}
+
+/// Sizes in megabytes and rounds.
+const SIZES: [(usize, usize); 3] = [(1, 50), (100, 25), (1024, 10)];
+
+/// Runs it; the exit status.
+pub fn run(json: bool) -> Result<i32> {
+    sys::catch_interrupts();
+    let name = format!("bench-{}", std::process::id());
+    let shape = Shape { nodes: 2, ..Shape::default() };
+    let figures = up::up(&name, shape, true, None).and_then(|plan| all(&plan));
+    sys::clear_interrupt();
+    let gone = down::down(&name);
+    let figures = figures?;
+    gone?;
+    if json {
+        crate::say(&crate::json_text(&figures)?);
+    } else {
+        crate::say(&table::table(&figures));
+    }
+    Ok(if figures.failed.is_empty() { 0 } else { 1 })
+}
+
+fn all(plan: &Plan) -> Result<Figures> {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let mut figures = Figures {
+        cpus: std::thread::available_parallelism().map_or(1, |n| n.get()),
+        load: load.split(' ').next().and_then(|l| l.parse().ok()).unwrap_or(0.0),
+        ..Figures::default()
+    };
+    let mut failed = BTreeMap::new();
+    let mut step = Step { failed: &mut failed };
+    figures.raw = step.take("plain TCP", || measure::raw(plan))?;
+    for (megabytes, rounds) in SIZES {
+        let what = format!("freeze of {megabytes} MB");
+        figures.freeze.extend(step.take(&what, || measure::freeze(plan, megabytes, rounds))?);
+    }
+    figures.streaming = step.take("streaming", || measure::streaming(plan))?;
+    figures.fault = step.take("page fault", || measure::fault(plan))?;
+    figures.costs = step.take("forwarded calls", || measure::costs(plan))?;
+    figures.spin = step.take("slowdown", || measure::spin(plan))?;
+    if criu::installed() {
+        for (megabytes, _) in SIZES {
+            let what = format!("criu with {megabytes} MB");
+            figures.criu.extend(step.take(&what, || criu::measure(plan, megabytes))?);
+        }
+    }
+    figures.failed = failed;
+    Ok(figures)
+}
+
+/// Runs one measurement after the other; one that fails does not keep the others from being made.
+struct Step<'a> {
+    failed: &'a mut BTreeMap<String, String>,
+}
+
+impl Step<'_> {
+    fn take<T>(&mut self, what: &str, measure: impl FnOnce() -> Result<T>) -> Result<Option<T>> {
+        if sys::is_terminal(2) {
+            eprint!("\r\x1b[Kmeasuring: {what}");
+        }
+        let outcome = measure();
+        if sys::is_terminal(2) {
+            eprint!("\r\x1b[K");
+        }
+        match outcome {
+            Ok(value) => Ok(Some(value)),
+            Err(_) if sys::interrupted().is_some() => Err(Error::Interrupted),
+            Err(e) => {
+                self.failed.insert(what.to_string(), e.to_string());
+                Ok(None)
+            }
+        }
+    }
+}

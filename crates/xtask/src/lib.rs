@@ -1,0 +1,3 @@
+//! Chores of this repository: `cargo run -p xtask -- tidy`.
+
+pub mod tidy;
