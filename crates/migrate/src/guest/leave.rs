@@ -128,19 +128,28 @@ impl Guest {
         sent.is_some_and(passing)
     }
 
+    /// Sends those pages of `ranges` that are still there: since they were looked for the program may have given some back, and to
+    /// read a missing page the fast way is to wait for ourselves.
     fn send_written(&mut self, ranges: &[(u64, u64)]) -> Result<()> {
         for &(start, end) in ranges {
-            let mut addr = start;
-            while addr < end {
-                let len = (end - addr).min(CHUNK as u64);
-                let mut data = vec![0; len as usize];
-                let got = self.memory.read_present(addr, &mut data) as u64 / PAGE * PAGE;
-                if got > 0 {
-                    let run = Run { addr, pages: (got / PAGE) as u32, zero: false };
-                    self.send(&Up::Written(vec![run]), &[&data[..got as usize]])?;
-                }
-                addr += got.max(PAGE);
+            for (start, end) in at("scan for present pages", self.pagemap.present(start, end))? {
+                self.send_present(start, end)?;
             }
+        }
+        Ok(())
+    }
+
+    fn send_present(&mut self, start: u64, end: u64) -> Result<()> {
+        let mut addr = start;
+        while addr < end {
+            let len = (end - addr).min(CHUNK as u64);
+            let mut data = vec![0; len as usize];
+            let got = self.memory.read_present(addr, &mut data) as u64 / PAGE * PAGE;
+            if got > 0 {
+                let run = Run { addr, pages: (got / PAGE) as u32, zero: false };
+                self.send(&Up::Written(vec![run]), &[&data[..got as usize]])?;
+            }
+            addr += got.max(PAGE);
         }
         Ok(())
     }
