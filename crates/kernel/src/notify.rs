@@ -42,6 +42,8 @@ pub struct Notification {
     pub nr: u64,
     /// Arguments.
     pub args: [u64; 6],
+    /// Address behind the instruction that made it.
+    pub ip: u64,
 }
 
 /// The listener of one guest.
@@ -69,7 +71,7 @@ impl Listener {
         let mut n = RawNotification::default();
         // SAFETY: SECCOMP_IOCTL_NOTIF_RECV writes a seccomp_notif, which RawNotification mirrors.
         check(unsafe { i64::from(libc::ioctl(self.fd.as_raw_fd(), RECV, &mut n)) }).ok()?;
-        Some(Notification { id: n.id, nr: n.nr as u32 as u64, args: n.args })
+        Some(Notification { id: n.id, nr: n.nr as u32 as u64, args: n.args, ip: n.instruction_pointer })
     }
 
     fn send(&self, response: &RawResponse) -> io::Result<()> {

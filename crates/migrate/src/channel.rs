@@ -1,6 +1,9 @@
 //! One ordered, encrypted, framed connection that never blocks its owner.
+//!
+//! A frame: length of the head, length of the body (u32 each, little-endian), then sealed (seal.rs) body and head, then the tag.
 
 use crate::message::{MAX_BODY, MAX_HEAD};
+use crate::seal::{Forged, Seal, Side, TAG};
 use rustls::Connection;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -21,6 +24,9 @@ pub enum ChannelError {
     /// TLS refused.
     #[error("the encrypted connection failed: {0}")]
     Tls(#[from] rustls::Error),
+    /// Somebody changed what was sent.
+    #[error("the connection was tampered with: {0}")]
+    Forged(#[from] Forged),
     /// A frame breaks a limit or does not decode.
     #[error("the other node sent something invalid: {0}")]
     Invalid(String),
@@ -32,10 +38,18 @@ pub enum ChannelError {
 /// The connection.
 pub struct Channel {
     tcp: TcpStream,
+    /// Knows the peer and gives the keys; no byte of a frame goes through it.
     tls: Connection,
-    raw: Vec<u8>,
-    input: Vec<u8>,
-    consumed: usize,
+    sealing: Seal,
+    opening: Seal,
+    /// Sealed frames, of which the first `sent` bytes have left.
+    out: Vec<u8>,
+    sent: usize,
+    /// Bytes read ahead, of which those before `taken` are used up.
+    ahead: Vec<u8>,
+    taken: usize,
+    /// The frame that is arriving.
+    frame: Option<Arriving>,
     closed: bool,
     /// When bytes last arrived.
     pub heard: Instant,
@@ -43,44 +57,47 @@ pub struct Channel {
     pub spoke: Instant,
 }
 
+/// A frame of which the header is here.
+struct Arriving {
+    header: [u8; HEADER],
+    head: usize,
+    body: usize,
+    /// Body, head and tag, as far as they are here.
+    data: Vec<u8>,
+    have: usize,
+}
+
 const HEADER: usize = 8;
 /// Bytes that may wait unsent in the socket: answers must not queue behind much of the background push.
 const UNSENT_BYTES: u32 = 512 * 1024;
-/// Bytes taken from the socket at once.
-const RAW_BYTES: usize = 256 * 1024;
+/// Bytes read ahead at once. What is missing of a larger frame is read straight into it.
+const AHEAD: usize = 64 * 1024;
+/// Bytes taken from the socket before the owner's other work has its turn.
+const TURN: usize = 1024 * 1024;
 
 impl Channel {
     /// Takes over a connected socket and does the TLS handshake, at most `limit` long.
-    pub fn establish(tcp: TcpStream, tls: Connection, limit: Duration) -> Result<Self, ChannelError> {
+    pub fn establish(mut tcp: TcpStream, mut tls: Connection, limit: Duration) -> Result<Self, ChannelError> {
         tcp.set_nodelay(true)?;
         tcp.set_nonblocking(true)?;
         pando_kernel::poll::limit_unsent(tcp.as_raw_fd(), UNSENT_BYTES)?;
+        handshake(&mut tcp, &mut tls, limit)?;
         let now = Instant::now();
-        let mut ch = Channel {
+        let side = Side::of(&tls);
+        Ok(Channel {
             tcp,
+            sealing: Seal::new(&tls, side)?,
+            opening: Seal::new(&tls, side.other())?,
             tls,
-            raw: vec![0; RAW_BYTES],
-            input: Vec::new(),
-            consumed: 0,
+            out: Vec::new(),
+            sent: 0,
+            ahead: Vec::new(),
+            taken: 0,
+            frame: None,
             closed: false,
             heard: now,
             spoke: now,
-        };
-        ch.tls.set_buffer_limit(None);
-        while ch.tls.is_handshaking() {
-            ch.flush()?;
-            ch.fill()?;
-            if !ch.tls.is_handshaking() {
-                break;
-            }
-            if ch.closed {
-                return Err(ChannelError::Closed);
-            }
-            let left = limit.checked_sub(now.elapsed()).ok_or(ChannelError::Timeout(limit.as_millis() as u64))?;
-            pando_kernel::poll::wait(&[(ch.raw(), ch.tls.wants_write())], left.as_micros() as i64)?;
-        }
-        ch.flush()?;
-        Ok(ch)
+        })
     }
 
     /// For poll.
@@ -95,128 +112,139 @@ impl Channel {
 
     /// Has bytes that the socket did not take yet.
     pub fn wants_write(&self) -> bool {
-        self.tls.wants_write()
+        self.sent < self.out.len()
     }
 
     /// Queues a frame and sends as much as the socket takes.
     pub fn send<T: Serialize>(&mut self, head: &T, body: &[&[u8]]) -> Result<(), ChannelError> {
         let head = postcard::to_stdvec(head).map_err(|e| ChannelError::Invalid(e.to_string()))?;
         let length: usize = body.iter().map(|b| b.len()).sum();
-        let mut start = Vec::with_capacity(HEADER + head.len());
-        start.extend_from_slice(&(head.len() as u32).to_le_bytes());
-        start.extend_from_slice(&(length as u32).to_le_bytes());
-        start.extend_from_slice(&head);
-        if length > 0 && length < 8192 {
-            for part in body {
-                start.extend_from_slice(part);
-            }
-            self.tls.writer().write_all(&start)?;
-        } else {
-            let mut writer = self.tls.writer();
-            writer.write_all(&start)?;
-            for part in body {
-                writer.write_all(part)?;
-            }
+        let header = header(head.len(), length);
+        self.out.reserve(HEADER + length + head.len() + TAG);
+        self.out.extend_from_slice(&header);
+        let begin = self.out.len();
+        for part in body {
+            self.out.extend_from_slice(part);
         }
+        self.out.extend_from_slice(&head);
+        let tag = self.sealing.close(&self.tls, &header, &mut self.out[begin..])?;
+        self.out.extend_from_slice(&tag);
         self.spoke = Instant::now();
         self.flush()
     }
 
     /// Sends what is queued, as far as the socket takes it.
     pub fn flush(&mut self) -> Result<(), ChannelError> {
-        while self.tls.wants_write() {
-            match self.tls.write_tls(&mut self.tcp) {
+        while self.wants_write() {
+            match self.tcp.write(&self.out[self.sent..]) {
                 Ok(0) => return Err(ChannelError::Closed),
-                Ok(_) => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Ok(n) => self.sent += n,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e.into()),
             }
         }
+        self.out.clear();
+        self.sent = 0;
         Ok(())
     }
 
-    /// Reads what the socket has.
-    fn fill(&mut self) -> Result<(), ChannelError> {
-        if self.consumed > 0 && (self.consumed == self.input.len() || self.consumed > 1 << 20) {
-            self.input.drain(..self.consumed);
-            self.consumed = 0;
-        }
-        // A bound on what one call takes in, so that the owner's other work is never starved.
-        for _ in 0..4 {
-            let got = match self.tcp.read(&mut self.raw) {
-                Ok(0) => {
-                    self.closed = true;
-                    break;
-                }
-                Ok(n) => n,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(e) => return Err(e.into()),
-            };
-            self.heard = Instant::now();
-            self.decrypt(got)?;
-            if got < self.raw.len() {
-                break; // the socket is empty; more will be announced
+    /// Reads what the socket has, until a frame is whole or a bound is met. True if there may be more.
+    fn fill(&mut self) -> Result<bool, ChannelError> {
+        let missing = self.frame.as_ref().map_or(0, Arriving::missing);
+        let direct = missing > AHEAD;
+        let place = match &mut self.frame {
+            Some(frame) if direct => &mut frame.data[frame.have..],
+            _ => {
+                self.ahead.resize(AHEAD, 0);
+                &mut self.ahead[..]
+            }
+        };
+        let result = self.tcp.read(place);
+        let got = *result.as_ref().unwrap_or(&0);
+        match &mut self.frame {
+            Some(frame) if direct => frame.have += got,
+            _ => {
+                self.ahead.truncate(got);
+                self.taken = 0;
             }
         }
-        Ok(())
+        match result {
+            Ok(0) => {
+                self.closed = true;
+                Ok(false)
+            }
+            Ok(_) => {
+                self.heard = Instant::now();
+                Ok(true)
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(true),
+            Err(e) => Err(e.into()),
+        }
     }
 
-    /// Turns the first `got` bytes of `raw` into input. (rustls by itself reads 4 KiB a call.)
-    fn decrypt(&mut self, got: usize) -> Result<(), ChannelError> {
-        let mut rest = &self.raw[..got];
-        while !rest.is_empty() {
-            self.tls.read_tls(&mut rest)?;
-            let ready = self.tls.process_new_packets()?.plaintext_bytes_to_read();
-            if ready > 0 {
-                self.tls.reader().take(ready as u64).read_to_end(&mut self.input)?;
-            }
+    /// Uses what was read ahead. True when the frame is whole.
+    fn advance(&mut self) -> Result<bool, ChannelError> {
+        let have = &self.ahead[self.taken..];
+        if self.frame.is_none() {
+            let Some(header) = have.first_chunk::<HEADER>() else { return Ok(false) };
+            self.frame = Some(Arriving::new(*header)?);
+            self.taken += HEADER;
         }
-        Ok(())
+        let Some(frame) = &mut self.frame else { return Ok(false) };
+        let have = &self.ahead[self.taken..];
+        let take = have.len().min(frame.missing());
+        frame.data[frame.have..frame.have + take].copy_from_slice(&have[..take]);
+        frame.have += take;
+        self.taken += take;
+        Ok(frame.missing() == 0)
     }
 
     /// Has a whole frame arrived that was not taken yet?
     pub fn has_frame(&self) -> bool {
-        let have = &self.input[self.consumed..];
-        let word = |i: usize| u32::from_le_bytes([have[i], have[i + 1], have[i + 2], have[i + 3]]) as usize;
-        have.len() >= HEADER && have.len() >= HEADER + word(0).min(MAX_HEAD + 1) + word(4).min(MAX_BODY + 1)
+        let have = &self.ahead[self.taken..];
+        match (&self.frame, have.first_chunk::<HEADER>()) {
+            (Some(frame), _) => have.len() >= frame.missing(),
+            // One that breaks a limit counts: it is an error to be taken.
+            (None, Some(header)) => Arriving::lengths(header).is_none_or(|(h, b)| have.len() >= HEADER + h + b + TAG),
+            (None, None) => false,
+        }
     }
 
-    /// Takes a whole frame out of what has arrived.
-    fn parse<T: DeserializeOwned>(&mut self) -> Result<Option<(T, Vec<u8>)>, ChannelError> {
-        let have = &self.input[self.consumed..];
-        if have.len() < HEADER {
-            return Ok(None);
+    /// Keeps a header that has arrived in part in front of what comes next.
+    fn read_on(&mut self) -> Result<bool, ChannelError> {
+        let rest = self.ahead.split_off(self.taken);
+        if rest.is_empty() {
+            return self.fill();
         }
-        let word = |i: usize| u32::from_le_bytes([have[i], have[i + 1], have[i + 2], have[i + 3]]) as usize;
-        let (head, body) = (word(0), word(4));
-        if head > MAX_HEAD || body > MAX_BODY {
-            return Err(ChannelError::Invalid(format!(
-                "a frame of {head}+{body} bytes; {MAX_HEAD}+{MAX_BODY} allowed"
-            )));
-        }
-        if have.len() < HEADER + head + body {
-            return Ok(None);
-        }
-        let value =
-            postcard::from_bytes(&have[HEADER..HEADER + head]).map_err(|e| ChannelError::Invalid(e.to_string()))?;
-        let bytes = have[HEADER + head..HEADER + head + body].to_vec();
-        self.consumed += HEADER + head + body;
-        Ok(Some((value, bytes)))
+        let more = self.fill()?;
+        self.ahead.splice(..0, rest);
+        Ok(more)
     }
 
     /// The next frame, if a whole one has arrived.
     pub fn next<T: DeserializeOwned>(&mut self) -> Result<Option<(T, Vec<u8>)>, ChannelError> {
-        if let Some(frame) = self.parse()? {
-            return Ok(Some(frame));
+        let mut budget = TURN.div_ceil(AHEAD);
+        while !self.advance()? {
+            let more = self.read_on()?;
+            if self.advance()? {
+                break;
+            }
+            if self.closed {
+                return Err(ChannelError::Closed);
+            }
+            budget -= 1;
+            if !more || budget == 0 {
+                return Ok(None);
+            }
         }
-        self.fill()?;
-        match self.parse()? {
-            Some(frame) => Ok(Some(frame)),
-            None if self.closed => Err(ChannelError::Closed),
-            None => Ok(None),
-        }
+        let Some(mut frame) = self.frame.take() else { return Ok(None) };
+        self.opening.open(&self.tls, &frame.header, &mut frame.data)?;
+        let head = &frame.data[frame.body..frame.body + frame.head];
+        let value = postcard::from_bytes(head).map_err(|e| ChannelError::Invalid(e.to_string()))?;
+        frame.data.truncate(frame.body);
+        Ok(Some((value, frame.data)))
     }
 
     /// Waits for the next frame.
@@ -244,3 +272,87 @@ impl Channel {
         }
     }
 }
+
+fn header(head: usize, body: usize) -> [u8; HEADER] {
+    let mut out = [0; HEADER];
+    out[..4].copy_from_slice(&(head as u32).to_le_bytes());
+    out[4..].copy_from_slice(&(body as u32).to_le_bytes());
+    out
+}
+
+impl Arriving {
+    /// Bytes of head and body; none if that is more than allowed.
+    fn lengths(header: &[u8; HEADER]) -> Option<(usize, usize)> {
+        let [a, b, c, d, e, f, g, h] = *header;
+        let (head, body) = (u32::from_le_bytes([a, b, c, d]) as usize, u32::from_le_bytes([e, f, g, h]) as usize);
+        (head <= MAX_HEAD && body <= MAX_BODY).then_some((head, body))
+    }
+
+    fn new(header: [u8; HEADER]) -> Result<Arriving, ChannelError> {
+        let limit = || ChannelError::Invalid(format!("a frame of more than {MAX_HEAD}+{MAX_BODY} bytes"));
+        let (head, body) = Arriving::lengths(&header).ok_or_else(limit)?;
+        Ok(Arriving { header, head, body, data: vec![0; head + body + TAG], have: 0 })
+    }
+
+    fn missing(&self) -> usize {
+        self.data.len() - self.have
+    }
+}
+
+/// The TLS handshake. Not a byte behind it is read: what follows are frames of ours.
+fn handshake(tcp: &mut TcpStream, tls: &mut Connection, limit: Duration) -> Result<(), ChannelError> {
+    const RECORD_HEADER: usize = 5;
+    const LONGEST: usize = 16_384 + 256;
+    let begin = Instant::now();
+    let mut record: Vec<u8> = Vec::new();
+    while tls.is_handshaking() || tls.wants_write() {
+        while tls.wants_write() {
+            match tls.write_tls(tcp) {
+                Ok(0) => return Err(ChannelError::Closed),
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) => return Err(e.into()),
+            }
+        }
+        if !tls.is_handshaking() && !tls.wants_write() {
+            break;
+        }
+        let whole = match record.first_chunk::<RECORD_HEADER>() {
+            Some(header) => RECORD_HEADER + usize::from(u16::from_be_bytes([header[3], header[4]])),
+            None => RECORD_HEADER,
+        };
+        if whole > LONGEST {
+            return Err(ChannelError::Invalid("a record longer than TLS allows".into()));
+        }
+        let have = record.len();
+        if tls.is_handshaking() && have < whole {
+            record.resize(whole, 0);
+            let result = tcp.read(&mut record[have..]);
+            record.truncate(have + *result.as_ref().unwrap_or(&0));
+            match result {
+                Ok(0) => return Err(ChannelError::Closed),
+                Ok(_) => continue,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(e) => return Err(e.into()),
+            }
+        } else if tls.is_handshaking() && have > RECORD_HEADER {
+            tls.read_tls(&mut record.as_slice())?;
+            record.clear();
+            if let Err(e) = tls.process_new_packets() {
+                // The other side should hear why.
+                let _ = tls.write_tls(tcp);
+                return Err(e.into());
+            }
+            continue;
+        }
+        let left = limit.checked_sub(begin.elapsed()).ok_or(ChannelError::Timeout(limit.as_millis() as u64))?;
+        pando_kernel::poll::wait(&[(tcp.as_raw_fd(), tls.wants_write())], left.as_micros() as i64)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "channel_tests.rs"]
+mod tests;

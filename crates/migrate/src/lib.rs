@@ -11,6 +11,7 @@ pub mod inspect;
 mod layout;
 mod link;
 mod message;
+mod seal;
 
 /// Runs `pando __deputy`: reads a [`control::DeputyOrder`] from standard input, moves the process, stays
 /// with it until it is home or ended. Returns the exit code.

@@ -38,7 +38,8 @@ impl Guest {
     /// A new call is held.
     pub(super) fn on_call(&mut self, n: Notification) -> Result<()> {
         self.broke_off = false;
-        let mut held = Held { id: n.id, nr: n.nr, args: n.args, stage: Stage::Pulling };
+        let by_vdso = (self.vdso.0..self.vdso.1).contains(&n.ip);
+        let mut held = Held { id: n.id, nr: n.nr, args: n.args, stage: Stage::Pulling, by_vdso };
         // A handler may run first, and return.
         if let Some(attach) = self.attach.filter(|a| (a.nr, a.args) == (n.nr, n.args)) {
             self.attach = None;

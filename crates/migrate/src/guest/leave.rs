@@ -120,10 +120,10 @@ impl Guest {
     /// is half done then. Neither blocks.
     pub(super) fn map_is_changing(&self) -> bool {
         let sent = self.call.filter(|c| matches!(c.stage, Stage::Sent(_)));
-        // Clocks of CPU time may be read by our stub in the vDSO, which home does not have (step_out).
+        // Our stubs in the vDSO are not known elsewhere, and step_out begins them anew: their question must have been answered.
         // Calls that run on both sides must have run on both.
         let passing = |c: super::Held| {
-            matches!(pando_calls::class(c.nr, &c.args), Class::Memory | Class::Native | Class::Both | Class::CpuTime)
+            c.by_vdso || matches!(pando_calls::class(c.nr, &c.args), Class::Memory | Class::Native | Class::Both)
         };
         sent.is_some_and(passing)
     }
@@ -224,20 +224,14 @@ impl Guest {
     /// Our vDSO differs from home's in the bytes of a few functions: leave it, instruction by instruction.
     fn step_out(&mut self) -> Result<()> {
         for _ in 0..MAX_STEPS {
-            let regs = at("registers", self.tracee.registers())?;
+            let mut regs = at("registers", self.tracee.registers())?;
             if !(self.vdso.0..self.vdso.1).contains(&regs.rip) {
                 return Ok(());
             }
-            if let Some(&stub) = self.stubs.iter().find(|&&s| (s..=s + vdso::STUB_RETURN).contains(&regs.rip)) {
-                let asks_again = regs.orig_rax as i64 >= 0 && (-516..=-512).contains(&(regs.rax as i64));
-                if regs.rip - stub <= vdso::STUB_CALL || asks_again {
-                    // Nothing has happened yet: home runs its own function from the beginning.
-                    let mut again = regs;
-                    again.rip = stub;
-                    again.orig_rax = u64::MAX;
-                    return at("registers", self.tracee.set_registers(&again));
-                }
-            } else if self.at_syscall(regs.rip) {
+            if self.leave_stub(&mut regs) {
+                return at("registers", self.tracee.set_registers(&regs));
+            }
+            if self.at_syscall(regs.rip) {
                 return Ok(());
             }
             at("step", self.tracee.step(0))?;
@@ -251,6 +245,24 @@ impl Guest {
             }
         }
         Ok(())
+    }
+
+    /// Our bytes in the vDSO are unknown at home: neither registers nor the frame of a signal handler may point into them. A clock
+    /// function that has asked returns; one that has not begins anew. True if `regs` were in one.
+    pub(super) fn leave_stub(&self, regs: &mut ptrace::Registers) -> bool {
+        let Some(&stub) = self.stubs.iter().find(|&&s| (s..=s + vdso::STUB_RETURN).contains(&regs.rip)) else {
+            return false;
+        };
+        let asks_again = regs.orig_rax as i64 >= 0 && (-516..=-512).contains(&(regs.rax as i64));
+        if regs.rip - stub <= vdso::STUB_CALL || asks_again {
+            regs.rip = stub;
+        } else {
+            let Some(caller) = self.memory.word(regs.rsp) else { return false };
+            regs.rip = caller;
+            regs.rsp += 8;
+        }
+        regs.orig_rax = u64::MAX;
+        true
     }
 
     /// CPU timers and the alternative signal stack.

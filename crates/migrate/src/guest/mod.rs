@@ -76,6 +76,8 @@ pub(crate) struct Held {
     pub nr: u64,
     pub args: [u64; 6],
     pub stage: Stage,
+    /// Made by our code in the vDSO: a question for a clock, answered at once.
+    pub by_vdso: bool,
 }
 
 /// A call that already runs at home, as the guest will make it again.

@@ -48,8 +48,11 @@ impl Guest {
     /// The guest is about to receive `signal`: hand it the siginfo that home saw.
     pub(super) fn deliver(&mut self, signal: i32) -> Result<()> {
         let mut regs = at("registers", self.tracee.registers())?;
-        if self.is_unreceived(&regs) {
+        let unreceived = self.is_unreceived(&regs);
+        if unreceived {
             regs.rax = super::calls::RESTART_NOINTR as u64;
+        }
+        if self.leave_stub(&mut regs) || unreceived {
             at("registers", self.tracee.set_registers(&regs))?;
         }
         self.broke_off = false;

@@ -309,7 +309,7 @@ impl Deputy {
         }
     }
 
-    /// Stops the process; a signal that it was about to get is kept.
+    /// Stops the process; signals that it was about to get are kept.
     fn stop(&mut self, held: &mut Vec<SigInfo>) -> Result<()> {
         at("interrupt", self.tracee.interrupt())?;
         let limit = Duration::from_millis(self.order.limits.freeze_ms);
@@ -317,9 +317,7 @@ impl Deputy {
         loop {
             match at("wait", self.tracee.wait(false))? {
                 Some(Stop::Event(libc::SIGTRAP)) => {
-                    // A signal that waits is taken now, or the program would run on abroad before its handler.
-                    let status = at("status", procfs::status(self.pid))?;
-                    if status.pending & !status.blocked == 0 {
+                    if !self.signal_is_due()? {
                         break;
                     }
                     at("continue", self.tracee.cont(0))?;
@@ -330,7 +328,10 @@ impl Deputy {
                 }
                 Some(Stop::Signal(_)) => {
                     held.push(at("siginfo", self.tracee.siginfo())?);
-                    break;
+                    if !self.signal_is_due()? {
+                        break;
+                    }
+                    at("continue", self.tracee.cont(0))?;
                 }
                 Some(Stop::Gone(status)) => return Err(HomeError::Ended(status)),
                 Some(Stop::Other(_)) => at("continue", self.tracee.cont(0))?,
@@ -345,6 +346,12 @@ impl Deputy {
             }
         }
         check_owner(&self.order)
+    }
+
+    /// Signals that wait are taken before the freeze, all of them: abroad the program would run on before their handlers.
+    fn signal_is_due(&self) -> Result<bool> {
+        let status = at("status", procfs::status(self.pid))?;
+        Ok(status.pending & !status.blocked != 0)
     }
 
     /// Reads everything but memory; sets up the hole. Leaves the registers as they were.

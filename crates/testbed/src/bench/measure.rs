@@ -1,6 +1,6 @@
 //! The measurements, one function each.
 
-use super::peer::Raw;
+use super::peer::{self, Raw};
 use super::program::Program;
 use crate::api;
 use crate::demo::report::median;
@@ -156,18 +156,22 @@ pub fn fault(plan: &Plan) -> Result<Fault> {
 /// Megabytes that are streamed.
 const STREAMED: usize = 1024;
 
-/// Background streaming, seen at the receiving node's network interface, while the process does nothing.
+/// Background streaming, seen at the receiving node's network interface, while the process does nothing. Like the plain streams: the
+/// best of several, because in a virtual machine memory that was never used before has to be fetched from the host first.
 pub fn streaming(plan: &Plan) -> Result<Streaming> {
     let mut probe = Program::at(plan, "n1", &[crate::PROBE])?;
     let sum = probe.ask(&format!("alloc {STREAMED}"))?;
-    let away = still(&mut probe, |pid| stream(plan, 1, || go(plan, pid, AWAY)))?;
-    probe.ask("dirty")?;
-    let home = still(&mut probe, |pid| stream(plan, 0, || go(plan, pid, HOME)))?;
-    probe.ask("dirty")?;
-    if probe.ask("sum")? != sum {
-        return Err(Error::Other("the memory is not what it was".into()));
+    let mut best = Streaming { away: 0.0, home: 0.0 };
+    for _ in 0..peer::RUNS {
+        best.away = best.away.max(still(&mut probe, |pid| stream(plan, 1, || go(plan, pid, AWAY)))?);
+        probe.ask("dirty")?;
+        best.home = best.home.max(still(&mut probe, |pid| stream(plan, 0, || go(plan, pid, HOME)))?);
+        probe.ask("dirty")?;
+        if probe.ask("sum")? != sum {
+            return Err(Error::Other("the memory is not what it was".into()));
+        }
     }
-    Ok(Streaming { away, home })
+    Ok(best)
 }
 
 /// Does something while the probe computes and touches nothing.

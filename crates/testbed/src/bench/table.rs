@@ -34,6 +34,7 @@ fn plain(figures: &Figures, lines: &mut Vec<Line>) {
         lines.push(("plain TCP round trip".into(), us(raw.round_trip_us), String::new(), None));
         let both = format!("{} there, {} back", rate(raw.stream_away), rate(raw.stream_back));
         lines.push(("plain TCP stream".into(), both, String::new(), None));
+        lines.push(("plain TCP into new memory".into(), rate(raw.stream_fresh), String::new(), None));
     }
 }
 
@@ -63,7 +64,9 @@ fn streaming(figures: &Figures, lines: &mut Vec<Line>) {
         [("streaming away", s.away, raw.map(|r| r.stream_away)), ("streaming home", s.home, raw.map(|r| r.stream_back))]
     {
         let part = limit.map(|l| figure / l);
-        let beside = part.map_or(String::new(), |p| format!("{p:.2} of plain TCP; aim: 0.70"));
+        let fresh = raw.map_or(0.0, |r| figure / r.stream_fresh.max(1.0));
+        let beside = part
+            .map_or(String::new(), |p| format!("{p:.2} of plain TCP ({fresh:.2} of it into new memory); aim: 0.70"));
         lines.push((what.into(), rate(figure), beside, part.map(|p| p >= 0.7)));
     }
 }
@@ -114,7 +117,7 @@ mod tests {
     fn aims_are_judged() {
         let figures = Figures {
             cpus: 2,
-            raw: Some(peer::Raw { round_trip_us: 20.0, stream_away: 2e9, stream_back: 2e9 }),
+            raw: Some(peer::Raw { round_trip_us: 20.0, stream_fresh: 1e9, stream_away: 2e9, stream_back: 2e9 }),
             streaming: Some(measure::Streaming { away: 1.5e9, home: 1e9 }),
             ..Figures::default()
         };
