@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod class;
+mod eintr;
 mod family;
 mod item;
 mod names;
@@ -23,6 +24,7 @@ mod range;
 mod walk;
 
 pub use class::{Class, class, clock_owner, temporary_mask};
+pub use eintr::gives_eintr_by_itself;
 pub use names::name;
 pub use native::{NativeRule, natives};
 pub use range::{MAX_LEN, MAX_RANGES, MAX_TOTAL, Range, TOP, clip};

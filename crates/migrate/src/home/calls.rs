@@ -13,26 +13,6 @@ use pando_kernel::{page_ceil, page_floor};
 pub(super) const STARVED: u32 = 4;
 /// Most output bytes that travel in the reply itself.
 const INLINE: u64 = 128 * 1024;
-/// Calls that give EINTR although no handler ran, when a tracer lets an ignored signal through.
-const EINTR_ALWAYS: &[i64] = &[
-    libc::SYS_epoll_wait,
-    libc::SYS_epoll_pwait,
-    libc::SYS_epoll_pwait2,
-    libc::SYS_semop,
-    libc::SYS_semtimedop,
-    libc::SYS_rt_sigtimedwait,
-    libc::SYS_msgrcv,
-    libc::SYS_msgsnd,
-    libc::SYS_recvfrom,
-    libc::SYS_recvmsg,
-    libc::SYS_sendto,
-    libc::SYS_sendmsg,
-    libc::SYS_read,
-    libc::SYS_write,
-    libc::SYS_accept,
-    libc::SYS_accept4,
-    libc::SYS_connect,
-];
 
 impl Deputy {
     /// A call from the guest.
@@ -176,7 +156,7 @@ impl Deputy {
         self.starved = 0;
         self.reset_handlers()?;
         let Some(mut flight) = self.flight.take() else { return Ok(()) };
-        if flight.disturbed && ret == -i64::from(libc::EINTR) && EINTR_ALWAYS.contains(&(flight.nr as i64)) {
+        if flight.disturbed && ret == -i64::from(libc::EINTR) && pando_calls::gives_eintr_by_itself(flight.nr) {
             flight.disturbed = false;
             self.flight = Some(flight);
             return self.begin();

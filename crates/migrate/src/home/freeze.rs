@@ -18,29 +18,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-/// Calls that report EINTR when a tracer stops them, though no handler ran (ENGINE.md, 4): they are made again.
-const EINTR_WITHOUT_SIGNAL: &[i64] = &[
-    libc::SYS_epoll_wait,
-    libc::SYS_epoll_pwait,
-    libc::SYS_epoll_pwait2,
-    libc::SYS_semop,
-    libc::SYS_semtimedop,
-    libc::SYS_rt_sigtimedwait,
-    libc::SYS_io_getevents,
-    libc::SYS_recvfrom,
-    libc::SYS_recvmsg,
-    libc::SYS_sendto,
-    libc::SYS_sendmsg,
-    libc::SYS_read,
-    libc::SYS_write,
-    libc::SYS_accept,
-    libc::SYS_accept4,
-    libc::SYS_connect,
-    libc::SYS_msgrcv,
-    libc::SYS_msgsnd,
-];
-/// Resource limits that the guest's kernel must apply: stack and core (none).
-const MAX_STEPS: u32 = 4096;
+/// The resource limit that the guest's kernel must apply.
 const RLIMIT_STACK: u32 = libc::RLIMIT_STACK;
 
 /// What the freeze found.
@@ -387,6 +365,7 @@ impl Deputy {
         self.rseq = (rseq.pointer, rseq.size, rseq.signature);
         self.ignored = status.ignored;
         self.stack_low = maps.iter().find(|m| m.name == "[stack]").map_or(0, |m| m.start);
+        self.no_frame_in_an_entry(&registers, &maps, &status)?;
         let registers = self.step_out(registers, &maps)?;
         self.base = registers;
         // Not on the program's stacks: sigaltstack(2) refuses to change the one that the stack pointer is in.
@@ -414,25 +393,6 @@ impl Deputy {
             areas: areas_of(&maps, self.hole),
             altstack,
         })
-    }
-
-    /// The vDSO's code is in the middle of reading this kernel's clock data: let it finish, instruction by instruction.
-    fn step_out(&self, registers: Registers, maps: &[Mapping]) -> Result<Registers> {
-        let mut now = registers;
-        let Some(vdso) = maps.iter().find(|m| m.name == "[vdso]") else { return Ok(now) };
-        for _ in 0..MAX_STEPS {
-            let at_call = self.memory.word(now.rip).is_some_and(|w| w as u16 == 0x050f);
-            if !(vdso.start..vdso.end).contains(&now.rip) || (now.orig_rax as i64) >= 0 || at_call {
-                break;
-            }
-            at("step", self.tracee.step(0))?;
-            match at("wait", self.tracee.wait(true))? {
-                Some(Stop::Gone(status)) => return Err(HomeError::Ended(status)),
-                Some(_) => now = at("registers", self.tracee.registers())?,
-                None => {}
-            }
-        }
-        Ok(now)
     }
 
     fn dig_hole(&mut self, maps: &[Mapping]) -> Result<()> {
@@ -517,7 +477,7 @@ impl Deputy {
         }
         let result = r.rax as i64;
         let quiet = status.pending & !mask == 0;
-        if result == -i64::from(libc::EINTR) && quiet && EINTR_WITHOUT_SIGNAL.contains(&(nr as i64)) {
+        if result == -i64::from(libc::EINTR) && quiet && pando_calls::gives_eintr_by_itself(nr) {
             r.rax = -513i64 as u64;
         }
         if result == -516 {

@@ -2,6 +2,7 @@
 
 mod away;
 mod calls;
+mod clocks;
 mod escort;
 mod freeze;
 mod memory;
