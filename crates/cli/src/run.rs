@@ -1,6 +1,6 @@
 //! `pando run`: the program is our child in the caller's own session, with its terminal, directory and
-//! credentials; we wait for it and end as it ended. The terminal sends its signals to both of us, so nothing is
-//! forwarded.
+//! credentials; we wait for it and end as it ended. The terminal sends its signals to both of us; those that somebody sends
+//! to us alone are passed on.
 
 use crate::args::RunOptions;
 use pando_node::client::{Client, ClientError};
@@ -29,6 +29,7 @@ pub fn run(client: &Client, options: RunOptions) -> i32 {
     if let (Err(e), Some(node)) = (&daemon, &options.node) {
         eprintln!("pando: it runs here and not at {node}: {e}");
     }
+    let passing = (!options.detach).then(sys::PassingOn::begin);
     let child = match start(&options, daemon.as_ref().ok().map(|d| d.pid)) {
         Ok(child) => child,
         Err(e) => {
@@ -37,6 +38,9 @@ pub fn run(client: &Client, options: RunOptions) -> i32 {
         }
     };
     let pid = child.id();
+    if let Some(passing) = &passing {
+        passing.to(pid);
+    }
     if options.detach {
         println!("{pid}");
     }
@@ -51,6 +55,7 @@ pub fn run(client: &Client, options: RunOptions) -> i32 {
         std::thread::spawn(move || settle(&client, pid, node.as_deref()).map_err(|text| complain(&text)))
     });
     let status = wait(child);
+    drop(passing);
     drop(mover);
     if status == 128 + libc::SIGKILL {
         tell_loss(client, pid);
@@ -91,9 +96,6 @@ fn start(options: &RunOptions, daemon: Option<u32>) -> io::Result<Child> {
         if is_pipe(&io::stderr()) {
             command.stderr(Stdio::null());
         }
-    } else {
-        // What the terminal sends to the group is the program's business; we live on to tell its status.
-        sys::ignore_signals(&[libc::SIGINT, libc::SIGQUIT]);
     }
     sys::prepare_program(&mut command, daemon, options.detach);
     command.spawn()

@@ -40,6 +40,22 @@ fn the_status_is_the_programs_own() {
 }
 
 #[test]
+fn a_signal_for_us_is_for_the_program() {
+    let lab = Lab::new(1, "");
+    let script = "trap 'echo got $s; exit 7' $s; echo ready; while :; do sleep 0.05; done";
+    for name in ["INT", "TERM", "HUP", "USR1"] {
+        let mut command = pando();
+        command.args(["run", "/bin/sh", "-c", script]).env("s", name).env("PANDO_SOCKET", &lab.nodes[0].socket);
+        let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+        assert_eq!(lines.next().unwrap().unwrap(), "ready");
+        lab::signal(child.id(), name);
+        assert_eq!(lines.next().unwrap().unwrap(), format!("got {name}"));
+        assert_eq!(child.wait().unwrap().code(), Some(7));
+    }
+}
+
+#[test]
 fn a_program_is_known_and_goes_where_it_was_told() {
     let lab = Lab::new(2, &format!("engine_program = {:?}", this_program()));
     let n1 = &lab.nodes[0];

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::process::CommandExt;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 /// The descriptor on which a guest helper finds its connection.
 pub const CONNECTION: RawFd = 3;
@@ -64,11 +65,71 @@ pub fn ignore_signals(signals: &[i32]) {
     }
 }
 
+/// Passes signals on that somebody sends to us, not those that the terminal sends to us and the program alike. What our caller
+/// ignores stays ignored, for the program too. Ends when the value is dropped.
+pub struct PassingOn(());
+
+static PROGRAM: AtomicI32 = AtomicI32::new(0);
+/// Signals that came before there was a program, as a set.
+static EARLY: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn pass_on(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: the kernel hands a handler with SA_SIGINFO a valid siginfo.
+    let from_kernel = unsafe { (*info).si_code } > 0;
+    if from_kernel {
+        return;
+    }
+    EARLY.fetch_or(1 << signal, Ordering::SeqCst);
+    let program = PROGRAM.load(Ordering::SeqCst);
+    if program != 0 && EARLY.fetch_and(!(1 << signal), Ordering::SeqCst) & 1 << signal != 0 {
+        // SAFETY: kill touches no memory and may be called in a handler.
+        unsafe { libc::kill(program, signal) };
+    }
+}
+
+impl PassingOn {
+    /// Begins; signals wait for [`PassingOn::to`].
+    pub fn begin() -> PassingOn {
+        for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2] {
+            // SAFETY: sigaction is plain data for which all zeroes is a valid value; the handler only uses atomics and kill.
+            unsafe {
+                let mut old: libc::sigaction = std::mem::zeroed();
+                libc::sigaction(signal, std::ptr::null(), &mut old);
+                if old.sa_sigaction != libc::SIG_IGN {
+                    let mut new: libc::sigaction = std::mem::zeroed();
+                    new.sa_sigaction = pass_on as *const () as usize;
+                    new.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+                    libc::sigaction(signal, &new, std::ptr::null_mut());
+                }
+            }
+        }
+        PassingOn(())
+    }
+
+    /// Names the program; it gets what came meanwhile.
+    pub fn to(&self, program: u32) {
+        PROGRAM.store(program as i32, Ordering::SeqCst);
+        let early = EARLY.swap(0, Ordering::SeqCst);
+        for signal in (1..64).filter(|s| early & 1 << s != 0) {
+            // SAFETY: kill touches no memory.
+            unsafe { libc::kill(program as i32, signal) };
+        }
+    }
+}
+
+impl Drop for PassingOn {
+    fn drop(&mut self) {
+        // The pid may soon be another's.
+        PROGRAM.store(0, Ordering::SeqCst);
+    }
+}
+
 /// A program started by `pando run`: signals as its caller has them, a session of its own if `detach`, and where the
 /// kernel lets only ancestors trace (Yama) the `daemon`'s helpers are named.
 pub fn prepare_program(command: &mut std::process::Command, daemon: Option<u32>, detach: bool) {
     let prepare = move || {
-        default_signals(&[libc::SIGINT, libc::SIGQUIT, libc::SIGPIPE]);
+        // Rust's runtime ignores it.
+        default_signals(&[libc::SIGPIPE]);
         if let Some(pid) = daemon {
             // SAFETY: prctl with a number touches no memory. Where there is no such rule it fails, which is of no interest.
             unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::c_ulong::from(pid), 0, 0, 0) };
