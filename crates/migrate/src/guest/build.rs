@@ -218,6 +218,7 @@ fn prepare(order: GuestOrder, offer: Offer, chan: Channel, plan: &Plan, layout: 
         home_mask: 0,
         call: None,
         attach: None,
+        waiting: Vec::new(),
         early: None,
         parts: Vec::new(),
         stash: VecDeque::new(),
@@ -387,7 +388,7 @@ impl Guest {
         at("extended state", self.tracee.set_xstate(xstate))?;
         at("mask", self.tracee.set_signal_mask(context.mask))?;
         for info in &context.undelivered {
-            self.queue_signal(info)?;
+            self.take_signal(info)?;
         }
         let behind = start.clock as i64 - (clock::monotonic_ns() as i64 + self.monotonic_offset);
         if behind > 0 {

@@ -40,11 +40,13 @@ impl Guest {
         self.broke_off = false;
         let by_vdso = (self.vdso.0..self.vdso.1).contains(&n.ip);
         let mut held = Held { id: n.id, nr: n.nr, args: n.args, stage: Stage::Pulling, by_vdso };
-        // A handler may run first, and return.
         if let Some(attach) = self.attach.filter(|a| (a.nr, a.args) == (n.nr, n.args)) {
             self.attach = None;
             held.stage = Stage::Sent(attach.seq);
             self.call = Some(held);
+            for info in std::mem::take(&mut self.waiting) {
+                self.queue_signal(info)?;
+            }
             return match self.early.take() {
                 Some((down, body)) => self.on_answer(down, body),
                 None => Ok(()),

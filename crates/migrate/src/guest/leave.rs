@@ -202,7 +202,7 @@ impl Guest {
             altstack,
             timers,
             in_call,
-            undelivered: self.undelivered.iter().map(|i| i.to_vec()).collect(),
+            undelivered: self.undelivered.iter().chain(&self.waiting).map(|i| i.to_vec()).collect(),
         };
         let (signals, cpu_ns) = (self.signals, self.cpu_ns());
         self.send(&Up::Frozen { context: Box::new(context), signals, cpu_ns }, &[&xstate])

@@ -114,6 +114,8 @@ pub(crate) struct Guest {
     home_mask: u64,
     /// The next notification is this call, already running at home.
     attach: Option<Attach>,
+    /// Signals that wait until it has come: a handler that ran first could make the same call, and take its answer.
+    waiting: Vec<SigInfo>,
     /// Its reply, when that came first.
     early: Option<(Down, Vec<u8>)>,
     /// Output bytes that came before their reply.

@@ -55,6 +55,14 @@ impl Guest {
         if self.leave_stub(&mut regs) || unreceived {
             at("registers", self.tracee.set_registers(&regs))?;
         }
+        if self.attach.is_some() {
+            // A timer of this kernel's own (take_signal). Faults happen again.
+            let info = at("siginfo", self.tracee.siginfo())?;
+            if !signal::is_fault(&info) {
+                self.waiting.push(info);
+                return at("continue", self.tracee.cont(0));
+            }
+        }
         self.broke_off = false;
         if let Some(i) = self.undelivered.iter().position(|i| signal::number(i) == signal) {
             let info = self.undelivered.remove(i);
@@ -109,16 +117,28 @@ impl Guest {
     /// A signal from home.
     pub(super) fn on_signal(&mut self, info: &[u8]) -> Result<()> {
         self.signals += 1;
-        self.queue_signal(info)
+        self.take_signal(info)
     }
 
-    /// Makes a signal pending in the guest's kernel; `deliver` sees it when it is about to run.
-    pub(super) fn queue_signal(&mut self, info: &[u8]) -> Result<()> {
+    /// Checks a signal that home sent, and makes it pending as soon as it may act.
+    pub(super) fn take_signal(&mut self, info: &[u8]) -> Result<()> {
         let info: SigInfo = info.try_into().map_err(|_| GuestError::Protocol("a siginfo of the wrong size".into()))?;
         let number = signal::number(&info);
         if !(1..=64).contains(&number) || number == libc::SIGKILL || number == libc::SIGSTOP {
             return Err(GuestError::Protocol(format!("signal {number} from home")));
         }
+        if self.attach.is_none() {
+            return self.queue_signal(info);
+        }
+        if self.waiting.len() < MAX_WAITING {
+            self.waiting.push(info);
+        }
+        Ok(())
+    }
+
+    /// Makes a signal pending in the guest's kernel; `deliver` sees it when it is about to run.
+    pub(super) fn queue_signal(&mut self, info: SigInfo) -> Result<()> {
+        let number = signal::number(&info);
         let standard = number < 32;
         if standard && self.undelivered.iter().any(|i| signal::number(i) == number) {
             return Ok(()); // pending already; standard signals do not queue

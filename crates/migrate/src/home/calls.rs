@@ -45,6 +45,8 @@ impl Deputy {
             // A signal is on its way to the guest: its handler runs first, then the call is made again.
             return self.tell(&Down::Interrupted { seq, code: -513 }, &[]);
         }
+        // It has run since it got the last signal, so that has been delivered.
+        self.spent.clear();
         let mut done_before = 0;
         if let Some((cut_nr, cut_args, done)) = self.cut_short.take()
             && (cut_nr, cut_args) == (nr, args)
@@ -287,6 +289,7 @@ impl Deputy {
         }
         let bit = pando_kernel::signal::bit(signal);
         self.handlers.remove(&signal);
+        self.spent.remove(&signal);
         self.ignored &= !bit;
         match action[..8] {
             [0, 0, 0, 0, 0, 0, 0, 0] => {}

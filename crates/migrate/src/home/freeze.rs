@@ -226,6 +226,7 @@ impl Deputy {
             handlers: BTreeMap::new(),
             ignored: 0,
             reset_wanted: Vec::new(),
+            spent: BTreeMap::new(),
             rseq: (0, 0, 0),
             abroad: None,
             flight: None,

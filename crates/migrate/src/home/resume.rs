@@ -270,6 +270,7 @@ impl Deputy {
             }
         }
         self.inject(&calls)?;
+        self.settle_once(&context.undelivered)?;
         let spoiled = self.requeue(&context.undelivered)?;
         let fill = call(libc::SYS_munmap, &[self.hole, HOLE_BYTES]);
         inject::step_call(self.tracee, &self.base, self.syscall_ip, &fill)?;

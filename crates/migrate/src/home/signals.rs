@@ -96,6 +96,7 @@ impl Deputy {
     /// A death that leaves a core file: memory comes home first, then the signal acts there.
     fn die_at_home(&mut self, signal: i32) -> Result<()> {
         let info = at("siginfo", self.tracee.siginfo())?;
+        self.spent.remove(&signal);
         self.sent.push_back((self.signals + 1, info));
         self.signals += 1;
         if self.flight.is_some() {
@@ -139,11 +140,11 @@ impl Deputy {
     /// SA_RESETHAND: the disposition at home changes as it does abroad.
     fn reset_if_once(&mut self, number: i32) -> Result<()> {
         let word = |h: &Vec<u8>, i: usize| u64::from_le_bytes(h[i..i + 8].try_into().unwrap_or_default());
-        let once = self.handlers.get(&number).is_some_and(|h| word(h, 8) & SA_RESETHAND != 0);
-        if !once {
+        let Some(handler) = self.handlers.get(&number).filter(|h| word(h, 8) & SA_RESETHAND != 0).cloned() else {
             return Ok(());
-        }
+        };
         self.handlers.remove(&number);
+        self.spent.insert(number, handler);
         self.reset_wanted.push(number);
         if self.thread == Thread::Halted { self.reset_handlers() } else { Ok(()) }
     }
@@ -163,6 +164,23 @@ impl Deputy {
         let reset = self.inject(&calls);
         at("mask", self.tracee.set_signal_mask(mask))?;
         reset.map(drop)
+    }
+
+    /// Handlers that act once, when the process goes on by itself here: gone if their signal was delivered abroad, in place if it comes
+    /// now. The thread must be halted with its signals blocked.
+    pub(super) fn settle_once(&mut self, undelivered: &[Vec<u8>]) -> Result<()> {
+        let comes = |n: i32| undelivered.iter().any(|i| i32::from(i[0]) == n);
+        let wanted = std::mem::take(&mut self.reset_wanted);
+        let gone = wanted.iter().filter(|n| !comes(**n)).map(|n| (*n, vec![0; 32]));
+        let back = std::mem::take(&mut self.spent).into_iter().filter(|(n, _)| comes(*n) && !wanted.contains(n));
+        let actions: Vec<(i32, Vec<u8>)> = gone.chain(back).collect();
+        let place = |i: u64| self.hole + crate::layout::SCRATCH + 32 * i;
+        let mut calls = Vec::new();
+        for (i, (number, action)) in (0..).zip(&actions) {
+            self.memory.write(place(i), action);
+            calls.push(call(libc::SYS_rt_sigaction, &[*number as u64, place(i), 0, 8]));
+        }
+        if calls.is_empty() { Ok(()) } else { self.inject(&calls).map(drop) }
     }
 
     /// The guest is gone, the call it waited for still runs here: the signal ends that and is delivered by home's kernel.

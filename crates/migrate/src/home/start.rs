@@ -3,7 +3,7 @@
 use super::freeze::Frozen;
 use super::target::Prepared;
 use super::{Abroad, Deputy, HomeError, Result, Thread, at};
-use crate::message::{Down, Start, Up};
+use crate::message::{Context, Down, Start, Up};
 use pando_kernel::{PAGE, clock, page_floor};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -29,6 +29,13 @@ impl Deputy {
         (pages, bytes)
     }
 
+    /// The handlers that a guest needs: those there are, and those that act once for a signal that it has yet to get.
+    fn handlers_for(&self, context: &Context) -> Vec<(i32, Vec<u8>)> {
+        let comes = |n: i32| context.undelivered.iter().any(|i| i32::from(i[0]) == n);
+        let once = self.spent.iter().filter(|(n, _)| comes(**n));
+        self.handlers.iter().chain(once).map(|(s, h)| (*s, h.clone())).collect()
+    }
+
     /// Starts the guest at a prepared node and waits for its first message: the commit.
     pub(super) fn start_at(&mut self, mut prepared: Prepared, frozen: &Frozen, copy_all: bool) -> Result<()> {
         let node = prepared.node.clone();
@@ -43,7 +50,7 @@ impl Deputy {
             context: frozen.context.clone(),
             areas: frozen.areas.clone(),
             brk: self.brk,
-            handlers: self.handlers.iter().map(|(s, h)| (*s, h.clone())).collect(),
+            handlers: self.handlers_for(&frozen.context),
             ignored: self.ignored,
             altstack: frozen.altstack.clone(),
             eager,
