@@ -1,6 +1,7 @@
 //! Stops of the guest: signals to deliver, faults, and interrupts that we asked for.
 
 use super::{Guest, GuestError, Held, Result, at};
+use pando_kernel::procfs;
 use pando_kernel::ptrace::Stop;
 use pando_kernel::signal::{self, DefaultAction, SigInfo};
 
@@ -13,6 +14,8 @@ impl Guest {
     pub(super) fn on_stop(&mut self, stop: Stop) -> Result<()> {
         match stop {
             Stop::Gone(status) => Err(GuestError::Died(status)),
+            // A fault of the last instruction waits behind the stop: it comes now, or it would come in the middle of our own code.
+            Stop::Event(_) if self.leaving.freezing() && self.fault_is_due()? => at("continue", self.tracee.cont(0)),
             Stop::Event(_) => {
                 self.interrupting = false;
                 if self.leaving.freezing() {
@@ -29,6 +32,13 @@ impl Guest {
             Stop::Signal(signal) => self.deliver(signal),
             Stop::Other(_) => at("continue", self.tracee.cont(0)),
         }
+    }
+
+    fn fault_is_due(&self) -> Result<bool> {
+        let faults = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGTRAP, libc::SIGFPE, libc::SIGSYS];
+        let faults = faults.map(signal::bit).iter().fold(0, |set, bit| set | bit);
+        let status = at("status", procfs::status(self.body.pid))?;
+        Ok(status.pending & !status.blocked & faults != 0)
     }
 
     /// Keeps a signal that is about to be delivered for home, and goes on to the stop we asked for.
