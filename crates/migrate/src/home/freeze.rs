@@ -63,6 +63,13 @@ pub(super) fn first_move(order: DeputyOrder, mut link: Link, begun: Instant) -> 
             deputy.move_done(request, Ok(record));
             Ok(deputy)
         }
+        Err(e) if deputy.returning.is_some() => {
+            // At home, but its thread is busy with the rest of a transfer: the helper lets go of it as after any way home.
+            deputy.hello();
+            deputy.set_phase("home");
+            deputy.move_done(request, Err(e.to_string()));
+            Ok(deputy)
+        }
         Err(e) => Err(Box::new((order, deputy.link, e))),
     }
 }
@@ -522,7 +529,8 @@ impl Deputy {
         if spoiled.is_empty() { Ok(()) } else { self.escort(spoiled) }
     }
 
-    /// The freeze cut a blocking transfer short: the rest is transferred before the process goes on by itself.
+    /// The freeze cut a blocking transfer short: the rest is transferred before the process goes on by itself, however long that
+    /// takes.
     fn finish_transfer(&mut self, frozen: &Frozen, nr: u64, mut args: [u64; 6], done: u64) -> Result<()> {
         args[1] += done;
         args[2] -= done;
@@ -530,12 +538,6 @@ impl Deputy {
         self.returning = Some(Box::new(frozen.context.clone()));
         self.returning_xstate.clone_from(&frozen.xstate);
         self.halt();
-        self.begin()?;
-        while !self.finished_returning()? {
-            if let Some(stop) = at("wait", self.tracee.wait(true))? {
-                self.on_stop(stop)?;
-            }
-        }
-        Ok(())
+        self.begin()
     }
 }
