@@ -146,6 +146,7 @@ async fn start_deputy(node: &Arc<Node>, wanted: &Wanted, request: u64) {
         caller_uid: wanted.caller.uid,
         reason: wanted.reason.clone(),
         limits: node.config.limits.clone(),
+        holds: node.holds(),
     };
     let mut child = match helper::spawn(node, "__deputy", &order, None).await {
         Ok(child) => child,

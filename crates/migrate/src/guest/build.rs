@@ -4,6 +4,7 @@ use super::{Guest, GuestError, Leaving, Result, at};
 use crate::area::{AreaMap, Backing};
 use crate::channel::Channel;
 use crate::control::{GuestOrder, Report};
+use crate::hold::{Holds, Side};
 use crate::layout::{HOLE_BYTES, SCRATCH, TABLE, TOP};
 use crate::link::Link;
 use crate::message::{Area, CLOCK_QUESTIONS, Down, Layout, MAX_AREAS, Offer, Start, Up, VERSION};
@@ -58,6 +59,7 @@ pub(super) fn receive(order: GuestOrder, link: &mut Link) -> Result<Option<Guest
         let who = chan.peer().unwrap_or_default();
         return Err(protocol(format!("{who} offers a process in the name of {}", offer.home)));
     }
+    Holds::new(order.holds.as_deref(), Side::Guest, offer.pid).at("connect");
     if let Some(why) = order.refuse.clone().or_else(|| reason_to_decline(&offer)) {
         chan.send(&Up::Decline(why.clone()), &[])?;
         chan.drain(Duration::from_secs(1));
@@ -255,6 +257,7 @@ impl Guest {
             return Err(GuestError::Protocol("the hole can't be written".into()));
         }
         self.empty_and_map(&regs, layout)?;
+        self.hold("prepare");
         self.send(&Up::Prepared { post_copy: self.body.full_uffd }, &[])?;
         let limit = Duration::from_millis(self.order.limits.prepare_ms.max(self.order.limits.freeze_ms)) * 4;
         let (start, body) = loop {
@@ -266,6 +269,7 @@ impl Guest {
                 (other, _) => return Err(GuestError::Protocol(format!("a start was expected, not {other:?}"))),
             }
         };
+        self.hold("send");
         link.report(Report::Hello {
             role: "guest".into(),
             helper: std::process::id(),
@@ -397,6 +401,7 @@ impl Guest {
             self.stopped = false;
             at("let it run", self.tracee.cont(0))?;
         }
+        self.hold("commit");
         self.send(&Up::Started, &[])?;
         self.report_state();
         Ok(())

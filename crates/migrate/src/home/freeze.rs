@@ -3,6 +3,7 @@
 use super::target::{Prepared, Request};
 use super::{Deputy, Flight, HomeError, Result, Thread, at, describe, target};
 use crate::control::{DeputyOrder, Destination, MoveRecord};
+use crate::hold::{Holds, Side};
 use crate::inspect;
 use crate::layout::{HOLE_BYTES, SCRATCH, TABLE, choose_hole};
 use crate::link::Link;
@@ -89,6 +90,11 @@ pub(super) fn first_move(order: DeputyOrder, mut link: Link, begun: Instant) -> 
     }
 }
 
+/// Where tests hold this helper.
+pub(super) fn holds(order: &DeputyOrder) -> Holds {
+    Holds::new(order.holds.as_deref(), Side::Home, order.pid as i32)
+}
+
 fn refuse(order: &DeputyOrder, obstacles: &[inspect::Obstacle]) -> Result<()> {
     if obstacles.is_empty() {
         return Ok(());
@@ -118,6 +124,7 @@ fn check_owner(order: &DeputyOrder) -> Result<()> {
 fn prepare_first(order: &DeputyOrder) -> Result<(Prepared, u64, i32)> {
     let pid = order.pid as i32;
     check_owner(order)?;
+    holds(order).at("inspect");
     let found = inspect::inspect(order.pid).map_err(HomeError::Refused)?;
     refuse(order, &found.obstacles)?;
     let maps = at("its map", procfs::maps(pid))?;
@@ -144,6 +151,7 @@ pub(super) fn target_request(
     let special = maps.iter().filter(|m| vdso::is_special(m));
     Ok(Request {
         dest,
+        holds: holds(order),
         identity_dir: order.identity_dir.clone(),
         limits: order.limits.clone(),
         offer: Offer {
@@ -299,6 +307,7 @@ impl Deputy {
                 return Err(e);
             }
         };
+        holds(&self.order).at("freeze");
         let copy_all = early.is_some();
         match self.start_at(prepared, &frozen, copy_all) {
             Ok(()) => Ok(self.thawed),

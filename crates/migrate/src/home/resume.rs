@@ -1,6 +1,6 @@
 //! The guest has frozen: the process goes on at home, or at the next node.
 
-use super::freeze::{Frozen, areas_of};
+use super::freeze::{Frozen, areas_of, holds};
 use super::{Deputy, Result, Thread, at};
 use crate::control::{Destination, MoveRecord};
 use crate::layout::{HOLE_BYTES, SCRATCH};
@@ -42,6 +42,7 @@ impl Deputy {
         self.returning = Some(Box::new(context));
         self.returning_xstate = xstate;
         self.set_phase("resume");
+        holds(&self.order).at("resume");
         let next = self.wish.as_mut().and_then(|w| w.prepared.take());
         if let Some(prepared) = next {
             return self.go_on_to(prepared);

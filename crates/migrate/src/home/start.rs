@@ -1,6 +1,6 @@
 //! The last step of a move away: the context goes to the prepared node, and its first message is the commit.
 
-use super::freeze::Frozen;
+use super::freeze::{Frozen, holds};
 use super::target::Prepared;
 use super::{Abroad, Deputy, HomeError, Result, Thread, at};
 use crate::message::{Down, Start, Up};
@@ -54,6 +54,7 @@ impl Deputy {
             cpu_abroad_ns: self.cpu_by_node.values().sum(),
         };
         prepared.chan.send(&Down::Start(Box::new(start)), &[&frozen.xstate, &bytes]).map_err(failed)?;
+        holds(&self.order).at("send");
         let limit = Duration::from_millis(self.order.limits.freeze_ms);
         let begun = Instant::now();
         loop {
@@ -67,6 +68,7 @@ impl Deputy {
                 }
             }
         }
+        holds(&self.order).at("commit");
         // The commit. From here on the process must not outlive its helper: part of its memory will be elsewhere.
         if self.thread != Thread::JobStopped && self.thread != Thread::InCall && self.thread != Thread::Parked {
             at("set EXITKILL", self.tracee.set_options(libc::PTRACE_O_EXITKILL))?;
