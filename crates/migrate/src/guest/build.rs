@@ -15,7 +15,7 @@ use pando_kernel::pagemap::Pagemap;
 use pando_kernel::ptrace::{self, Registers, Stop, Tracee};
 use pando_kernel::sandbox::{self, Plan};
 use pando_kernel::uffd::Uffd;
-use pando_kernel::{PAGE, clock, pidfd, procfs, signal, vdso};
+use pando_kernel::{PAGE, clock, page_floor, pidfd, procfs, signal, vdso};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::TcpStream;
 use std::os::fd::FromRawFd;
@@ -372,6 +372,10 @@ impl Guest {
         let (xstate, pages) = body.split_at_checked(context.xstate as usize).ok_or_else(|| protocol("a short body"))?;
         if pages.len() != start.eager.len() * PAGE as usize {
             return Err(protocol("a short body"));
+        }
+        // The kernel reads it when rseq is registered, and nobody brings pages while that runs.
+        if context.rseq.0 != 0 && self.body.full_uffd && !start.eager.contains(&page_floor(context.rseq.0)) {
+            return Err(protocol("a start without the page of rseq"));
         }
         for (addr, page) in start.eager.iter().zip(pages.chunks_exact(PAGE as usize)) {
             self.install_bytes(*addr, page);

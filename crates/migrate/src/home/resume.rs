@@ -1,6 +1,7 @@
 //! The guest has frozen: the process goes on at home, or at the next node.
 
-use super::freeze::{Frozen, areas_of, holds};
+use super::freeze::Frozen;
+use super::offer::{areas_of, holds};
 use super::{Deputy, Result, Thread, at};
 use crate::control::{Destination, MoveRecord};
 use crate::layout::{HOLE_BYTES, SCRATCH};

@@ -1,9 +1,11 @@
 //! The last step of a move away: the context goes to the prepared node, and its first message is the commit.
 
-use super::freeze::{Frozen, holds};
+use super::freeze::Frozen;
+use super::offer::holds;
 use super::target::Prepared;
 use super::{Abroad, Deputy, HomeError, Result, Thread, at};
 use crate::message::{Down, Start, Up};
+use pando_kernel::ptrace::Stop;
 use pando_kernel::{PAGE, clock, page_floor};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -38,6 +40,11 @@ impl Deputy {
             self.copy_everything(&mut prepared.chan, &present, &node)?;
         }
         let (eager, bytes) = self.eager(frozen);
+        if self.thread == Thread::Halted
+            && let Some(Stop::Gone(status)) = at("wait", self.tracee.wait(false))?
+        {
+            return Err(HomeError::Ended(status));
+        }
         self.frozen_bytes = bytes.len() as u64;
         let start = Start {
             context: frozen.context.clone(),
