@@ -1,13 +1,16 @@
-/* Blocked in one call. With a second argument that is a read(2) of its input, which ends when that does, else a sleep. */
+/* Blocked in one call, one that a stop by a tracer breaks off (epoll_wait). With a second argument it waits for the end of its
+ * input, else for some time. */
 #include "suite.h"
+#include <sys/epoll.h>
 static unsigned char data[1 << 20];
 int main(int argc, char **argv) {
     suite_begin(argc, argv);
-    char c;
+    struct epoll_event event = {.events = EPOLLIN}, got;
+    int told = argc > 2, fd = epoll_create1(0);
+    CHECK(fd >= 0 && (!told || epoll_ctl(fd, EPOLL_CTL_ADD, 0, &event) == 0));
     fill(data, sizeof data, 5);
     say("ready\n");
-    if (argc > 2) CHECK(read(0, &c, 1) == 0);
-    else sleep_ms(suite_ms);
+    CHECK(epoll_wait(fd, &got, 1, told ? -1 : suite_ms) == told);
     CHECK(filled(data, sizeof data, 5));
     return suite_end();
 }

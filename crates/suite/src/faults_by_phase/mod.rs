@@ -150,9 +150,13 @@ pub fn fate(phase: Phase, fault: Fault) -> Fate {
             Freeze | Send | Commit => Fate::HomeWithPage,
             _ => Fate::Ended,
         },
+        // The guest itself is not needed any more.
+        KillGuest if phase == Residual => Fate::Exact,
         KillGuest | KillGuestHelper | CutForLong => match phase {
-            Inspect | Connect | Prepare | Freeze | Send | Resume | HopSend => Fate::Home,
-            // The next node is not there, the process is still at the last one or has just left it.
+            Inspect | Connect | Prepare | Freeze | Send => Fate::Home,
+            // At home; one that is blocked in a call is let go when that ends.
+            Resume | HopSend => Fate::Exact,
+            // The next node is lost, the process is at the last one or has just left it.
             HopConnect | HopPrepare | HopFreezeAbroad => Fate::Exact,
             Commit | Away | Presync | FreezeAbroad | Residual | HopCommit => Fate::Ended,
         },
