@@ -278,12 +278,12 @@ impl Deputy {
     fn read_all(&mut self, held: &mut Vec<SigInfo>) -> Result<Frozen> {
         let registers = at("registers", self.tracee.registers())?;
         let mask = at("mask", self.tracee.signal_mask())?;
-        at("mask", self.tracee.set_signal_mask(inject::QUIET))?;
         let found = self.read_rest(registers, mask, held);
-        // Should this helper be killed, the kernel lets the process go on from here: nothing must have happened to it.
+        // Should this helper be killed, the kernel lets the process go on from here: nothing must have happened to it. The registers
+        // come last, since until then it can't go on at all.
         let registers = found.as_ref().map_or(registers, |f| f.original);
-        at("registers", self.tracee.set_registers(&registers))?;
         at("mask", self.tracee.set_signal_mask(mask))?;
+        at("registers", self.tracee.set_registers(&registers))?;
         found
     }
 
@@ -308,6 +308,8 @@ impl Deputy {
         self.rseq = (rseq.pointer, rseq.size, rseq.signature);
         self.ignored = status.ignored;
         self.stack_low = maps.iter().find(|m| m.name == "[stack]").map_or(0, |m| m.start);
+        self.find_call(&maps)?;
+        at("mask", self.tracee.set_signal_mask(inject::QUIET))?;
         let mut registers = self.step_out(registers, &maps)?;
         // Before anything is run in it: the kernel forgets the sequence when it goes on elsewhere.
         if (registers.orig_rax as i64) < 0 {
@@ -316,7 +318,7 @@ impl Deputy {
         self.base = registers;
         // Not on the program's stacks: sigaltstack(2) refuses to change the one that the stack pointer is in.
         self.base.rsp = self.hole + HOLE_BYTES - 64;
-        self.dig_hole(&maps)?;
+        self.dig_hole()?;
         let (altstack, timers) = self.read_kernel_state(&status)?;
         self.altstack.clone_from(&altstack);
         let mut context = Context {
@@ -355,7 +357,8 @@ impl Deputy {
         Ok(now)
     }
 
-    fn dig_hole(&mut self, maps: &[Mapping]) -> Result<()> {
+    /// A system call instruction that the process has already.
+    fn find_call(&mut self, maps: &[Mapping]) -> Result<()> {
         let vdso =
             maps.iter().find(|m| m.name == "[vdso]").ok_or_else(|| HomeError::Refused("it has no vDSO".into()))?;
         let mut code = vec![0; (vdso.end - vdso.start) as usize];
@@ -363,6 +366,10 @@ impl Deputy {
         let offset =
             vdso::syscall_offset(&code).ok_or_else(|| HomeError::Refused("its vDSO has no system call".into()))?;
         self.syscall_ip = vdso.start + offset;
+        Ok(())
+    }
+
+    fn dig_hole(&mut self) -> Result<()> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
         let rw = (libc::PROT_READ | libc::PROT_WRITE) as u64;
         let rx = (libc::PROT_READ | libc::PROT_EXEC) as u64;

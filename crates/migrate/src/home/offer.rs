@@ -27,7 +27,6 @@ pub(super) fn target_request(
     let special = maps.iter().filter(|m| vdso::is_special(m));
     Ok(Request {
         dest,
-        holds: holds(order),
         identity_dir: order.identity_dir.clone(),
         limits: order.limits.clone(),
         offer: Offer {

@@ -275,9 +275,10 @@ impl Deputy {
         let spoiled = self.requeue(&context.undelivered)?;
         let fill = call(libc::SYS_munmap, &[self.hole, HOLE_BYTES]);
         inject::step_call(self.tracee, &self.base, self.syscall_ip, &fill)?;
-        at("registers", self.tracee.set_registers(registers))?;
         at("extended state", self.tracee.set_xstate(xstate))?;
         at("mask", self.tracee.set_signal_mask(context.mask))?;
+        // Last: without them it can't go on, so nobody ever sees it half restored.
+        at("registers", self.tracee.set_registers(registers))?;
         if spoiled.is_empty() {
             at("let it go", self.tracee.detach(0))?;
         } else {

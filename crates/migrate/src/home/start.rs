@@ -4,6 +4,7 @@ use super::freeze::Frozen;
 use super::offer::holds;
 use super::target::Prepared;
 use super::{Abroad, Deputy, HomeError, Result, Thread, at};
+use crate::channel::ChannelError;
 use crate::message::{Down, Start, Up};
 use pando_kernel::ptrace::Stop;
 use pando_kernel::{PAGE, clock, page_floor};
@@ -76,6 +77,10 @@ impl Deputy {
             }
         }
         holds(&self.order).at("commit");
+        // A guest that has died since is none: what it did had no effect, and all of the process is still here.
+        if prepared.chan.hung_up() {
+            return Err(failed(ChannelError::Closed));
+        }
         // The commit. From here on the process must not outlive its helper: part of its memory will be elsewhere.
         if self.thread != Thread::JobStopped && self.thread != Thread::InCall && self.thread != Thread::Parked {
             at("set EXITKILL", self.tracee.set_options(libc::PTRACE_O_EXITKILL))?;

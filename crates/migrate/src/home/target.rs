@@ -3,7 +3,6 @@
 use super::{HomeError, Result};
 use crate::channel::Channel;
 use crate::control::{Destination, Limits};
-use crate::hold::Holds;
 use crate::message::{CLOCK_QUESTIONS, Down, Layout, Offer, Up};
 use pando_kernel::clock;
 use std::net::{SocketAddr, TcpStream};
@@ -18,7 +17,6 @@ pub(crate) struct Request {
     pub limits: Limits,
     pub offer: Offer,
     pub layout: Layout,
-    pub holds: Holds,
 }
 
 /// A node with a sandbox that waits for a start.
@@ -43,7 +41,6 @@ pub(crate) fn prepare(request: Request) -> Result<Prepared> {
     let config = identity.client_config().map_err(|e| refused(e.to_string()))?;
     let sni = rustls::pki_types::ServerName::try_from(pando_wire::SNI_MOVE).map_err(|e| refused(e.to_string()))?;
     let tls = rustls::ClientConnection::new(config, sni).map_err(|e| failed(e.into()))?;
-    request.holds.at("connect");
     let addr: SocketAddr = addr.parse().map_err(|_| refused(format!("has a strange address {addr:?}")))?;
     let tcp = TcpStream::connect_timeout(&addr, connect).map_err(|e| failed(e.into()))?;
     let mut chan = Channel::establish(tcp, tls.into(), connect).map_err(failed)?;
@@ -62,7 +59,6 @@ pub(crate) fn prepare(request: Request) -> Result<Prepared> {
                 questions += 1;
                 if questions == CLOCK_QUESTIONS {
                     chan.send(&Down::Prepare(request.layout.clone()), &[]).map_err(failed)?;
-                    request.holds.at("prepare");
                 }
             }
             Up::Decline(why) => return Err(refused(format!("declines: {why}"))),
