@@ -60,6 +60,8 @@ faults! {
         cut_for_long = CutForLong,
         stall_target = StallTarget,
         stall_home = StallHome,
+        stall_target_for_long = StallTargetForLong,
+        stall_home_for_long = StallHomeForLong,
     }
     send = Send {
         kill_target_daemon = KillTargetDaemon,
@@ -72,6 +74,8 @@ faults! {
         cut_for_long = CutForLong,
         stall_target = StallTarget,
         stall_home = StallHome,
+        stall_target_for_long = StallTargetForLong,
+        stall_home_for_long = StallHomeForLong,
     }
     commit = Commit {
         kill_target_daemon = KillTargetDaemon,
@@ -84,6 +88,8 @@ faults! {
         cut_for_long = CutForLong,
         stall_target = StallTarget,
         stall_home = StallHome,
+        stall_target_for_long = StallTargetForLong,
+        stall_home_for_long = StallHomeForLong,
     }
     away = Away {
         kill_target_daemon = KillTargetDaemon,
@@ -96,6 +102,8 @@ faults! {
         cut_for_long = CutForLong,
         stall_target = StallTarget,
         stall_home = StallHome,
+        stall_target_for_long = StallTargetForLong,
+        stall_home_for_long = StallHomeForLong,
     }
     presync = Presync {
         kill_target_daemon = KillTargetDaemon,
@@ -132,6 +140,8 @@ faults! {
         cut_for_long = CutForLong,
         stall_target = StallTarget,
         stall_home = StallHome,
+        stall_target_for_long = StallTargetForLong,
+        stall_home_for_long = StallHomeForLong,
     }
     resume = Resume {
         kill_target_daemon = KillTargetDaemon,
@@ -192,6 +202,8 @@ faults! {
         cut_for_long = CutForLong,
         stall_target = StallTarget,
         stall_home = StallHome,
+        stall_target_for_long = StallTargetForLong,
+        stall_home_for_long = StallHomeForLong,
     }
     hop_commit = HopCommit {
         kill_target_daemon = KillTargetDaemon,
@@ -204,5 +216,7 @@ faults! {
         cut_for_long = CutForLong,
         stall_target = StallTarget,
         stall_home = StallHome,
+        stall_target_for_long = StallTargetForLong,
+        stall_home_for_long = StallHomeForLong,
     }
 }

@@ -76,6 +76,10 @@ pub enum Fault {
     StallTarget,
     /// Daemon and helpers of home stand still for a while.
     StallHome,
+    /// Those of the target, until that is taken for a loss.
+    StallTargetForLong,
+    /// Those of home, until that is taken for a loss.
+    StallHomeForLong,
 }
 
 /// What must come of the programs.
@@ -89,6 +93,8 @@ pub enum Fate {
     HomeWithPage,
     /// They end with SIGKILL, and a log says why.
     Ended,
+    /// One of the two before: it depends on who notices first.
+    ExactOrEnded,
     /// They end with SIGKILL because somebody sent that.
     Killed,
 }
@@ -152,7 +158,15 @@ pub fn fate(phase: Phase, fault: Fault) -> Fate {
         },
         // The guest itself is not needed any more.
         KillGuest if phase == Residual => Fate::Exact,
-        KillGuest | KillGuestHelper | CutForLong => match phase {
+        // Its helper may or may not have hung up when home looks.
+        KillGuest if phase == Commit || phase == HopCommit => Fate::ExactOrEnded,
+        // Home sees before it commits that the guest is gone.
+        KillGuestHelper | StallHomeForLong if phase == Commit => Fate::Home,
+        KillGuestHelper | StallHomeForLong if phase == HopCommit => Fate::Exact,
+        StallHomeForLong if phase == Freeze => Fate::Exact,
+        // All of it may lie in home's socket already.
+        StallHomeForLong if phase == Residual => Fate::ExactOrEnded,
+        KillGuest | KillGuestHelper | CutForLong | StallTargetForLong | StallHomeForLong => match phase {
             Inspect | Connect | Prepare | Freeze | Send => Fate::Home,
             // At home; one that is blocked in a call is let go when that ends.
             Resume | HopSend => Fate::Exact,

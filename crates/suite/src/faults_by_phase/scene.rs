@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 /// How long a node is cut off or stalled: longer than a heartbeat, shorter than `lost_after`.
 const PAUSE: Duration = Duration::from_millis(1200);
+/// The same, so that it is taken for a loss whatever the phase.
+const LONG: Duration = Duration::from_millis(4500);
 /// Longest wait for anything that must come.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// What is left after a fault must be gone within this.
@@ -132,17 +134,19 @@ fn strike(phase: Phase, fault: Fault, testbed: &Testbed, pids: &[u32], holds: &[
         Fault::KillFormerHelper => kill(of_role("__guest", "n2")),
         Fault::KillProcess => kill(pids.iter().copied().collect()),
         Fault::CutForLong => testbed.pando(&["testbed", "cut", target]).map(drop),
-        Fault::CutAndHeal => pause(testbed, "cut", target, holds),
-        Fault::StallTarget => pause(testbed, "stall", target, holds),
-        Fault::StallHome => pause(testbed, "stall", "n1", holds),
+        Fault::CutAndHeal => pause(testbed, "cut", target, holds, PAUSE),
+        Fault::StallTarget => pause(testbed, "stall", target, holds, PAUSE),
+        Fault::StallHome => pause(testbed, "stall", "n1", holds, PAUSE),
+        Fault::StallTargetForLong => pause(testbed, "stall", target, holds, LONG),
+        Fault::StallHomeForLong => pause(testbed, "stall", "n1", holds, LONG),
     }
 }
 
 /// The fault lasts, and the helpers meet it where they stand.
-fn pause(testbed: &Testbed, verb: &str, node: &str, holds: &[PathBuf]) -> Result<(), String> {
+fn pause(testbed: &Testbed, verb: &str, node: &str, holds: &[PathBuf], long: Duration) -> Result<(), String> {
     testbed.pando(&["testbed", verb, node])?;
     release(holds);
-    std::thread::sleep(PAUSE);
+    std::thread::sleep(long);
     testbed.pando(&["testbed", "heal", node]).map(drop)
 }
 
@@ -178,6 +182,13 @@ fn outcome(fate: Fate, actor: &mut Actor, testbed: &Testbed) -> Vec<String> {
             }
         }
         Fate::Ended | Fate::Killed => return ended(fate, actor, testbed),
+        Fate::ExactOrEnded => {
+            // It ends by itself within this, or lives.
+            until(GONE_WITHIN / 2, || (!actor.lives()).then_some(()));
+            if !actor.lives() {
+                return ended(fate, actor, testbed);
+            }
+        }
     }
     let mut found = Vec::new();
     if !actor.lives() {
@@ -198,7 +209,7 @@ fn ended(fate: Fate, actor: &mut Actor, testbed: &Testbed) -> Vec<String> {
     }
     let began = Instant::now();
     let told = || logs(testbed).lines().any(|l| tells(l, actor.pid)).then_some(());
-    if fate == Fate::Ended && until(Duration::from_secs(5), told).is_none() {
+    if fate != Fate::Killed && until(Duration::from_secs(5), told).is_none() {
         return vec![format!("it ended, and no log says why within {:?}", began.elapsed())];
     }
     Vec::new()
