@@ -32,6 +32,14 @@ pub fn wait(fds: &[(RawFd, bool)], timeout_us: i64) -> io::Result<Vec<u8>> {
     Ok(p.iter().map(|p| bits(p.revents)).collect())
 }
 
+/// Whether the other end of a socket has closed it, whatever of its bytes have not been read yet.
+pub fn hung_up(socket: RawFd) -> bool {
+    let mut p = libc::pollfd { fd: socket, events: libc::POLLRDHUP, revents: 0 };
+    // SAFETY: `p` is one valid pollfd.
+    let n = unsafe { libc::poll(&raw mut p, 1, 0) };
+    n > 0 && p.revents & (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) != 0
+}
+
 /// Reads and forgets whatever a signalfd or eventfd holds.
 pub fn drain(fd: RawFd) {
     let mut buf = [0u8; 1024];

@@ -110,6 +110,11 @@ impl Channel {
         self.tls.peer_certificates().and_then(pando_wire::peer_name)
     }
 
+    /// The other side is gone, whatever it said before.
+    pub fn hung_up(&self) -> bool {
+        pando_kernel::poll::hung_up(self.raw())
+    }
+
     /// Has bytes that the socket did not take yet.
     pub fn wants_write(&self) -> bool {
         self.sent < self.out.len()

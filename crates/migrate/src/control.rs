@@ -63,6 +63,9 @@ pub struct DeputyOrder {
     pub reason: String,
     /// Time limits.
     pub limits: Limits,
+    /// For tests: where files say in which phase to stand still (hold.rs).
+    #[serde(default)]
+    pub holds: Option<String>,
 }
 
 /// The order a daemon gives on standard input to `pando __guest`; descriptor 3 is the accepted, still
@@ -81,6 +84,9 @@ pub struct GuestOrder {
     pub limits: Limits,
     /// Says no to the offer with this reason (the node is draining, full, ...).
     pub refuse: Option<String>,
+    /// For tests: where files say in which phase to stand still (hold.rs).
+    #[serde(default)]
+    pub holds: Option<String>,
 }
 
 /// One finished move, for `ps`, `explain`, the demo and the benchmark.

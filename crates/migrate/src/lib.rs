@@ -6,6 +6,7 @@ mod area;
 mod channel;
 pub mod control;
 mod guest;
+mod hold;
 mod home;
 pub mod inspect;
 mod layout;

@@ -37,6 +37,8 @@ pub struct Config {
     pub tokens: Tokens,
     /// How busy this node is.
     pub load: LoadSource,
+    /// For tests of the engine.
+    pub test: Test,
 }
 
 /// `[membership]`: milliseconds.
@@ -112,6 +114,14 @@ pub struct LoadSource {
     pub cpus: Option<u32>,
 }
 
+/// `[test]`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Test {
+    /// Helpers stand still in the phases that files in the state's directory `holds` name.
+    pub holds: bool,
+}
+
 impl Default for Config {
     fn default() -> Self {
         Config {
@@ -126,6 +136,7 @@ impl Default for Config {
             moves: Moves::default(),
             tokens: Tokens::default(),
             load: LoadSource::default(),
+            test: Test::default(),
         }
     }
 }

@@ -157,6 +157,11 @@ impl Node {
         self.place.state.join("engine.sock")
     }
 
+    /// Where tests say in which phase a helper is to stand still; none unless configured.
+    pub(crate) fn holds(&self) -> Option<String> {
+        self.config.test.holds.then(|| self.place.state.join("holds").display().to_string())
+    }
+
     /// Forgets processes that ended, and says which lost their helper.
     pub(crate) fn prune(&self) {
         let orphaned = self.table().prune(lives, exists);

@@ -84,11 +84,10 @@ impl Engine {
         (request, answer)
     }
 
-    /// Whoever waits for `request` gets this.
-    pub fn answer(&self, request: u64, result: Outcome) {
-        if let Some(pending) = lock(&self.pending).remove(&request) {
-            let _ = pending.done.send(result);
-        }
+    /// Whoever waits for `request` gets this; false if nobody does.
+    pub fn answer(&self, request: u64, result: Outcome) -> bool {
+        let pending = lock(&self.pending).remove(&request);
+        pending.is_some_and(|p| p.done.send(result).is_ok())
     }
 
     /// A helper is connected. None when there are too many.

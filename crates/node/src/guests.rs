@@ -115,6 +115,7 @@ pub async fn receive(node: Arc<Node>, stream: TcpStream, from: SocketAddr) {
         slot,
         limits: node.config.limits.clone(),
         refuse,
+        holds: node.holds(),
     };
     let blocking = stream.into_std().and_then(|s| s.set_nonblocking(false).map(|()| s));
     let child = match blocking {

@@ -146,22 +146,26 @@ async fn start_deputy(node: &Arc<Node>, wanted: &Wanted, request: u64) {
         caller_uid: wanted.caller.uid,
         reason: wanted.reason.clone(),
         limits: node.config.limits.clone(),
+        holds: node.holds(),
     };
     let mut child = match helper::spawn(node, "__deputy", &order, None).await {
         Ok(child) => child,
         Err(e) => {
             let text = format!("the engine's helper could not be started: {e}");
-            return node.engine.answer(request, Err(Failure::Said(text)));
+            node.engine.answer(request, Err(Failure::Said(text)));
+            return;
         }
     };
-    let node = node.clone();
+    let (node, pid, uid) = (node.clone(), wanted.pid, wanted.caller.uid);
     tokio::spawn(async move {
         let ended = child.wait().await;
         tokio::time::sleep(LAST_WORDS).await;
         let status = ended.map_or_else(|e| e.to_string(), |s| s.to_string());
         let log = node.place.state.join("helpers.log");
         let text = format!("the engine's helper ended without an answer ({status}): see {}", log.display());
-        node.engine.answer(request, Err(Failure::Said(text)));
+        if node.engine.answer(request, Err(Failure::Said(text.clone()))) {
+            node.events.say("move", Some(uid), format!("process {pid} did not move: {text}"));
+        }
     });
 }
 

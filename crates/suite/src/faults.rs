@@ -5,11 +5,11 @@
 //! Allowed after a fault: the exact result, or death by a signal with a line in a log. Never a hang, wrong output, or
 //! anything left on any node.
 
+use crate::aftermath::{all_see_all, guests, left_behind, logs, tells};
 use crate::command::Task;
 use crate::evidence;
 use crate::judge;
 use crate::mover::{Moved, Mover, Plan};
-use crate::processes::{self, Process};
 use crate::program::{self, Program};
 use crate::random::Random;
 use crate::run::{self, Outcome, Way};
@@ -103,34 +103,11 @@ impl Fault {
     }
 }
 
-/// Waits until every node knows every other one to be up again.
-fn all_see_all(testbed: &Testbed) -> Result<(), String> {
-    let end = Instant::now() + Duration::from_secs(20);
-    while Instant::now() < end {
-        let status = testbed.pando(&["testbed", "status"])?;
-        if status.lines().filter(|l| l.trim_end().ends_with("n1 n2 n3")).count() == 3 {
-            return Ok(());
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    Err("the nodes did not find each other again within 20 s".into())
-}
-
 /// kill -9 of all at once.
 fn kill(pids: &BTreeSet<u32>) -> String {
     let list: Vec<String> = pids.iter().map(u32::to_string).collect();
     let _ = Command::new("sh").args(["-c", &format!("kill -KILL {}", list.join(" "))]).output();
     String::new()
-}
-
-/// The guests: processes below a helper at the target that have no children of their own.
-fn guests(helpers: &[Process]) -> BTreeSet<u32> {
-    let all = processes::all();
-    let tops = helpers.iter().filter(|h| h.args.iter().any(|a| a == "__guest"));
-    let below: BTreeSet<u32> = tops.flat_map(|h| processes::family(&all, h.pid)).collect();
-    let helpers: BTreeSet<u32> = helpers.iter().map(|h| h.pid).collect();
-    let parents: BTreeSet<u32> = all.iter().map(|p| p.parent).collect();
-    below.into_iter().filter(|p| !parents.contains(p) && !helpers.contains(p)).collect()
 }
 
 /// Moves to some places only and remembers whom it moved.
@@ -252,7 +229,7 @@ fn round(fault: Fault, number: u64, session: &Session) -> Result<Vec<String>, St
         let trail = outcome.tally.trail.join(", ");
         wrong.extend(found.into_iter().map(|f| format!("{name} ({trail}): {f}")));
     }
-    wrong.extend(left_behind(testbed, &seen_guests));
+    wrong.extend(left_behind(testbed, &seen_guests, GONE_WITHIN));
     fault.mend(testbed)?;
     if seen_guests.is_empty() {
         wrong.push(NOBODY.into());
@@ -287,53 +264,4 @@ fn after(fault: Fault, reference: &Outcome, outcome: &Outcome, testbed: &Testbed
     }
     let told = fault == Fault::KillProcess || logs(testbed).lines().any(|l| tells(l, outcome.pid));
     if told { Vec::new() } else { vec![format!("{}, and no log says why", outcome.ended)] }
-}
-
-/// Whether a line of a log says that a process was lost.
-fn tells(line: &str, pid: u32) -> bool {
-    let names = line.split(|c: char| !c.is_ascii_digit()).any(|word| word == pid.to_string());
-    names && ["lost", "ended", "killed", "died", "gone"].iter().any(|word| line.contains(word))
-}
-
-fn logs(testbed: &Testbed) -> String {
-    let mut all = String::new();
-    for node in &testbed.nodes {
-        for log in ["log", "state/helpers.log", "state/node.log"] {
-            all += &std::fs::read_to_string(node.log.with_file_name(log)).unwrap_or_default();
-        }
-    }
-    all
-}
-
-/// Helpers, guests and zombies that do not go away.
-fn left_behind(testbed: &Testbed, guests: &BTreeSet<u32>) -> Vec<String> {
-    let end = Instant::now() + GONE_WITHIN;
-    loop {
-        let helpers = evidence::helpers(&testbed.nodes);
-        let daemons: BTreeSet<u32> = testbed.nodes.iter().filter_map(|n| n.pid).collect();
-        let all = processes::all();
-        let zombies = all.iter().filter(|p| p.state == 'Z' && daemons.contains(&p.parent));
-        let old = all.iter().filter(|p| guests.contains(&p.pid));
-        let left: Vec<&Process> = helpers.iter().chain(zombies).chain(old).collect();
-        if left.is_empty() {
-            return Vec::new();
-        }
-        if Instant::now() >= end {
-            let tell = |p: &&Process| format!("left: {}", evidence::of_process(p.pid));
-            return left.iter().map(tell).collect();
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_tells_of_one_process_only() {
-        assert!(tells("process 123 (x) was lost with n2", 123));
-        assert!(!tells("process 1234 was lost", 123));
-        assert!(!tells("process 123 went to n2", 123));
-    }
 }

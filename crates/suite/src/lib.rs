@@ -6,10 +6,12 @@
 //!
 //! `cargo run -p pando-suite` runs them by hand; the integration tests run them in CI.
 
+pub mod aftermath;
 pub mod api;
 pub mod command;
 pub mod evidence;
 pub mod faults;
+pub mod faults_by_phase;
 pub mod judge;
 pub mod mover;
 pub mod pando;

@@ -61,12 +61,14 @@ pub fn marked(run: &str) -> Vec<Process> {
 
 /// Those in whose environment `name` is `value`, zombies not included.
 pub fn with(name: &str, value: &str) -> Vec<Process> {
+    all().into_iter().filter(|p| has(p.pid, name, value)).collect()
+}
+
+/// Whether `name` is `value` in a process's environment.
+pub fn has(pid: u32, name: &str, value: &str) -> bool {
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let want = format!("{name}={value}");
-    let has = |p: &Process| {
-        let environment = fs::read(format!("/proc/{}/environ", p.pid)).unwrap_or_default();
-        environment.split(|b| *b == 0).any(|v| v == want.as_bytes())
-    };
-    all().into_iter().filter(has).collect()
+    environment.split(|b| *b == 0).any(|v| v == want.as_bytes())
 }
 
 /// Sends a signal by the shell's own `kill` (`KILL`, `STOP`, ...).

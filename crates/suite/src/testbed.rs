@@ -47,6 +47,17 @@ pub fn missing() -> Option<String> {
 impl Testbed {
     /// Brings up a fresh one of `nodes` nodes; `keep` leaves it there at the end.
     pub fn up(pando: &Path, name: &str, nodes: usize, keep: bool) -> Result<Testbed, String> {
+        Testbed::configured(pando, name, nodes, keep, None)
+    }
+
+    /// The same with a file that has more of the nodes' configuration.
+    pub fn configured(
+        pando: &Path,
+        name: &str,
+        nodes: usize,
+        keep: bool,
+        config: Option<&Path>,
+    ) -> Result<Testbed, String> {
         let mut testbed =
             Testbed { pando: pando.into(), name: name.into(), nodes: Vec::new(), by_command: false, guard: None };
         if !keep {
@@ -61,7 +72,9 @@ impl Testbed {
                 .spawn();
             testbed.guard = Some(guard.map_err(|e| format!("sh: {e}"))?);
         }
-        testbed.pando(&["testbed", "up", &nodes.to_string()])?;
+        let (config, nodes) = (config.map(|c| c.display().to_string()), nodes.to_string());
+        let more = config.iter().flat_map(|c| ["--config", c]);
+        testbed.pando(&["testbed", "up", &nodes].into_iter().chain(more).collect::<Vec<_>>())?;
         testbed.look()?;
         Ok(testbed)
     }

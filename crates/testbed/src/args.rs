@@ -3,10 +3,11 @@
 use crate::error::{Error, Result};
 use crate::place::{DEFAULT_NAME, ENV_NAME, Shape, check_name};
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 /// What all of this can do.
 pub const USAGE: &str = "\
-  pando testbed up N [--cpus X] [--memory SIZE] [--delay MS] [--rate MBIT] [--name NAME]
+  pando testbed up N [--cpus X] [--memory SIZE] [--delay MS] [--rate MBIT] [--config FILE]
   pando testbed exec NODE -- CMD...       run as if at that node
   pando testbed status [--json]
   pando testbed cut NODE | heal NODE      take its network away; give it back (undoes stall too)
@@ -196,6 +197,7 @@ fn shape(words: &mut Words) -> Result<Shape> {
         memory: words.value("--memory")?.map(|s| size(&s)).transpose()?,
         delay_ms: words.number("--delay")?,
         rate_mbit: words.number("--rate")?,
+        config: words.value("--config")?.map(PathBuf::from),
     };
     Ok(Shape { nodes: count(&words.word("the number of nodes")?)?, ..shape })
 }
@@ -257,9 +259,16 @@ mod tests {
 
     #[test]
     fn up_with_everything() {
-        let (name, verb) = parse("up 3 --cpus 0.5 --memory=512M --delay 2 --rate 100 --name x").unwrap();
-        let shape =
-            Shape { nodes: 3, cpus: Some(0.5), memory: Some(512 << 20), delay_ms: Some(2.0), rate_mbit: Some(100.0) };
+        let line = "up 3 --cpus 0.5 --memory=512M --delay 2 --rate 100 --config c.toml --name x";
+        let (name, verb) = parse(line).unwrap();
+        let shape = Shape {
+            nodes: 3,
+            cpus: Some(0.5),
+            memory: Some(512 << 20),
+            delay_ms: Some(2.0),
+            rate_mbit: Some(100.0),
+            config: Some("c.toml".into()),
+        };
         assert_eq!((name.as_str(), verb), ("x", Verb::Up(shape)));
     }
 

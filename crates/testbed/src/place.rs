@@ -31,6 +31,9 @@ pub struct Shape {
     pub delay_ms: Option<f64>,
     /// Speed of each node's line, Mbit/s.
     pub rate_mbit: Option<f64>,
+    /// A file with more of every node's configuration.
+    #[serde(default)]
+    pub config: Option<PathBuf>,
 }
 
 /// The plan: `testbed.json`.

@@ -71,6 +71,9 @@ fn configure(plan: &Plan, node: &str) -> Result<()> {
     if let Some(cpus) = plan.shape.cpus {
         text += &format!("cpus = {}\n", cpus.ceil().max(1.0));
     }
+    if let Some(more) = &plan.shape.config {
+        text += &std::fs::read_to_string(more).at("read", more)?;
+    }
     let path = plan.config(node);
     std::fs::write(&path, text).at("write", &path)
 }

@@ -4,6 +4,7 @@ use super::{Guest, GuestError, Leaving, Result, at};
 use crate::area::{AreaMap, Backing};
 use crate::channel::Channel;
 use crate::control::{GuestOrder, Report};
+use crate::hold::{Holds, Side};
 use crate::layout::{HOLE_BYTES, SCRATCH, TABLE, TOP};
 use crate::link::Link;
 use crate::message::{Area, CLOCK_QUESTIONS, Down, Layout, MAX_AREAS, Offer, Start, Up, VERSION};
@@ -14,7 +15,7 @@ use pando_kernel::pagemap::Pagemap;
 use pando_kernel::ptrace::{self, Registers, Stop, Tracee};
 use pando_kernel::sandbox::{self, Plan};
 use pando_kernel::uffd::Uffd;
-use pando_kernel::{PAGE, clock, pidfd, procfs, signal, vdso};
+use pando_kernel::{PAGE, clock, page_floor, pidfd, procfs, signal, vdso};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::TcpStream;
 use std::os::fd::FromRawFd;
@@ -58,6 +59,7 @@ pub(super) fn receive(order: GuestOrder, link: &mut Link) -> Result<Option<Guest
         let who = chan.peer().unwrap_or_default();
         return Err(protocol(format!("{who} offers a process in the name of {}", offer.home)));
     }
+    Holds::new(order.holds.as_deref(), Side::Guest, offer.pid).at("connect");
     if let Some(why) = order.refuse.clone().or_else(|| reason_to_decline(&offer)) {
         chan.send(&Up::Decline(why.clone()), &[])?;
         chan.drain(Duration::from_secs(1));
@@ -256,6 +258,7 @@ impl Guest {
             return Err(GuestError::Protocol("the hole can't be written".into()));
         }
         self.empty_and_map(&regs, layout)?;
+        self.hold("prepare");
         self.send(&Up::Prepared { post_copy: self.body.full_uffd }, &[])?;
         let limit = Duration::from_millis(self.order.limits.prepare_ms.max(self.order.limits.freeze_ms)) * 4;
         let (start, body) = loop {
@@ -267,6 +270,7 @@ impl Guest {
                 (other, _) => return Err(GuestError::Protocol(format!("a start was expected, not {other:?}"))),
             }
         };
+        self.hold("send");
         link.report(Report::Hello {
             role: "guest".into(),
             helper: std::process::id(),
@@ -370,6 +374,10 @@ impl Guest {
         if pages.len() != start.eager.len() * PAGE as usize {
             return Err(protocol("a short body"));
         }
+        // The kernel reads it when rseq is registered, and nobody brings pages while that runs.
+        if context.rseq.0 != 0 && self.body.full_uffd && !start.eager.contains(&page_floor(context.rseq.0)) {
+            return Err(protocol("a start without the page of rseq"));
+        }
         for (addr, page) in start.eager.iter().zip(pages.chunks_exact(PAGE as usize)) {
             self.install_bytes(*addr, page);
         }
@@ -398,6 +406,7 @@ impl Guest {
             self.stopped = false;
             at("let it run", self.tracee.cont(0))?;
         }
+        self.hold("commit");
         self.send(&Up::Started, &[])?;
         self.report_state();
         Ok(())

@@ -73,6 +73,7 @@ impl Guest {
         // The first round begins with an empty queue: what is written is looked for when the map is at rest.
         self.leaving = Leaving::Presync { round: 0, queue: VecDeque::new(), sent: u64::MAX };
         self.report_state();
+        self.hold("presync");
         Ok(())
     }
 
@@ -159,6 +160,7 @@ impl Guest {
         if matches!(self.leaving, Leaving::Frozen) {
             return Ok(());
         }
+        self.hold("freeze-abroad");
         let mask = match self.frame_mask.take() {
             Some(mask) => mask,
             None => at("mask", self.tracee.signal_mask())?,
@@ -194,6 +196,7 @@ impl Guest {
         self.report_state();
         let written = self.take_written()?;
         self.send_written(&written)?;
+        self.hold("residual");
         let context = Context {
             registers: ptrace::to_words(&regs),
             xstate: xstate.len() as u32,

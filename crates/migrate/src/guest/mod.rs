@@ -10,6 +10,7 @@ mod stops;
 use crate::area::AreaMap;
 use crate::channel::{Channel, ChannelError};
 use crate::control::{Command, GuestOrder, Report};
+use crate::hold::{Holds, Side};
 use crate::link::Link;
 use crate::message::{Down, Offer, Up};
 use leave::Leaving;
@@ -175,6 +176,11 @@ pub fn main() -> i32 {
 impl Guest {
     fn lost_after(&self) -> Duration {
         Duration::from_millis(self.order.limits.lost_after_ms.min(self.offer.lost_after_ms))
+    }
+
+    /// Stands still if a test wants that.
+    pub(crate) fn hold(&self, phase: &str) {
+        Holds::new(self.order.holds.as_deref(), Side::Guest, self.offer.pid).at(phase);
     }
 
     pub(crate) fn send(&mut self, up: &Up, body: &[&[u8]]) -> Result<()> {

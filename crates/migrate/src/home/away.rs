@@ -1,7 +1,7 @@
 //! The loop of a deputy whose guest is abroad.
 
 use super::calls::STARVED;
-use super::{Deputy, End, HomeError, Result, Thread, Wish, at, freeze, target};
+use super::{Deputy, End, HomeError, Result, Thread, Wish, at, offer, target};
 use crate::channel::ChannelError;
 use crate::control::{Command, Destination};
 use crate::message::{Down, Up};
@@ -192,7 +192,7 @@ impl Deputy {
             let maps = at("its map", procfs::maps(self.pid))?;
             let abroad_ns = self.cpu_by_node.values().sum::<u64>() + self.abroad.as_ref().map_or(0, |a| a.cpu_ns);
             let request =
-                freeze::target_request(&self.order, wish.dest.clone(), &maps, self.hole, self.epoch, abroad_ns)?;
+                offer::target_request(&self.order, wish.dest.clone(), &maps, self.hole, self.epoch, abroad_ns)?;
             let (tx, rx) = channel();
             std::thread::spawn(move || {
                 // Nobody listens any more when the process has ended meanwhile.

@@ -1,12 +1,13 @@
 //! From "move this pid" to a guest that runs: inspect, connect, prepare, freeze, send, commit.
 
-use super::target::{Prepared, Request};
+use super::offer::{areas_of, holds, target_request};
+use super::target::Prepared;
 use super::{Deputy, Flight, HomeError, Result, Thread, at, describe, target};
-use crate::control::{DeputyOrder, Destination, MoveRecord};
+use crate::control::{DeputyOrder, MoveRecord};
 use crate::inspect;
 use crate::layout::{HOLE_BYTES, SCRATCH, TABLE, choose_hole};
 use crate::link::Link;
-use crate::message::{Area, Context, Layout, Offer, Special, VERSION};
+use crate::message::{Area, Context};
 use pando_kernel::inject::{self, Call, call};
 use pando_kernel::memory::ProcessMemory;
 use pando_kernel::pagemap::Pagemap;
@@ -18,15 +19,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-/// The resource limit that the guest's kernel must apply.
-const RLIMIT_STACK: u32 = libc::RLIMIT_STACK;
-
 /// What the freeze found.
 pub(super) struct Frozen {
     pub context: Context,
     pub xstate: Vec<u8>,
     pub registers: Registers,
-    /// As they were at the stop, for a move that is called off.
+    /// With which it would go on if nobody did anything more.
     pub original: Registers,
     pub areas: Vec<Area>,
     pub altstack: Vec<u8>,
@@ -103,6 +101,7 @@ fn check_owner(order: &DeputyOrder) -> Result<()> {
 fn prepare_first(order: &DeputyOrder) -> Result<(Prepared, u64, i32)> {
     let pid = order.pid as i32;
     check_owner(order)?;
+    holds(order).at("inspect");
     let found = inspect::inspect(order.pid).map_err(HomeError::Refused)?;
     refuse(order, &found.obstacles)?;
     let maps = at("its map", procfs::maps(pid))?;
@@ -115,93 +114,6 @@ fn prepare_first(order: &DeputyOrder) -> Result<(Prepared, u64, i32)> {
         choose_hole(&maps).ok_or_else(|| HomeError::Refused(format!("process {pid} leaves no room for the engine")))?;
     let prepared = target::prepare(target_request(order, order.dest.clone(), &maps, hole, 1, 0)?)?;
     Ok((prepared, hole, pid))
-}
-
-pub(super) fn target_request(
-    order: &DeputyOrder,
-    dest: Destination,
-    maps: &[Mapping],
-    hole: u64,
-    epoch: u64,
-    abroad_ns: u64,
-) -> Result<Request> {
-    let (uid, command) = describe(order.pid as i32);
-    let special = maps.iter().filter(|m| vdso::is_special(m));
-    Ok(Request {
-        dest,
-        identity_dir: order.identity_dir.clone(),
-        limits: order.limits.clone(),
-        offer: Offer {
-            version_min: VERSION,
-            version_max: VERSION,
-            epoch,
-            home: order.node.clone(),
-            pid: order.pid as i32,
-            uid,
-            command,
-            cpu_flags: relevant_cpu_flags(),
-            vdso: at("vDSO", vdso::fingerprint())?,
-            lost_after_ms: order.limits.lost_after_ms,
-        },
-        layout: Layout {
-            hole,
-            areas: areas_of(maps, hole),
-            vdso: vdso_of(order.pid as i32, maps),
-            special: special.map(|m| Special { start: m.start, end: m.end, name: m.name.clone() }).collect(),
-            limits: guest_limits(order.pid as i32, abroad_ns),
-        },
-    })
-}
-
-fn vdso_of(pid: i32, maps: &[Mapping]) -> Vec<u8> {
-    let Some(m) = maps.iter().find(|m| m.name == "[vdso]") else { return Vec::new() };
-    let mut code = vec![0; (m.end - m.start) as usize];
-    let got = ProcessMemory::open(pid).map_or(0, |memory| memory.read(m.start, &mut code));
-    code.truncate(got);
-    code
-}
-
-/// Features a program can see and use; those that only describe the machine are left out.
-fn relevant_cpu_flags() -> Vec<String> {
-    const USED: &[&str] =
-        &["sse", "ssse", "avx", "amx", "aes", "vaes", "pclmul", "vpclmul", "bmi", "adx", "sha", "fma", "f16c"];
-    const MORE: &[&str] =
-        &["popcnt", "movbe", "rdrand", "rdseed", "lzcnt", "abm", "gfni", "fsgsbase", "cx16", "xsave", "rdpid"];
-    let mut flags = procfs::cpu_flags();
-    flags.retain(|f| USED.iter().any(|p| f.starts_with(p)) || MORE.contains(&f.as_str()));
-    flags
-}
-
-/// Stack and CPU-time limits, less the time already used, and no core files: those are home's.
-fn guest_limits(pid: i32, abroad_ns: u64) -> Vec<(u32, u64, u64)> {
-    let mut out = stack_limit(pid);
-    let text = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default();
-    let mut words = text.lines().find_map(|l| l.strip_prefix("Max cpu time")).unwrap_or("").split_ascii_whitespace();
-    let used = (pando_kernel::clock::process_cpu_ns(pid) + abroad_ns) / 1_000_000_000;
-    let mut left = || {
-        words.next().and_then(|w| w.parse::<u64>().ok()).map_or(libc::RLIM_INFINITY, |l| l.saturating_sub(used).max(1))
-    };
-    let (soft, hard) = (left(), left());
-    out.push((libc::RLIMIT_CPU, soft.min(hard), hard));
-    out
-}
-
-fn stack_limit(pid: i32) -> Vec<(u32, u64, u64)> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default();
-    let line = text.lines().find(|l| l.starts_with("Max stack size")).unwrap_or("");
-    let value = |w: &str| w.parse().unwrap_or(libc::RLIM_INFINITY);
-    let mut words = line.split_ascii_whitespace().skip(3);
-    match (words.next(), words.next()) {
-        (Some(soft), Some(hard)) => vec![(RLIMIT_STACK, value(soft), value(hard)), (libc::RLIMIT_CORE, 0, 0)],
-        _ => vec![(libc::RLIMIT_CORE, 0, 0)],
-    }
-}
-
-/// The program's areas, without the kernel's and our own.
-pub(super) fn areas_of(maps: &[Mapping], hole: u64) -> Vec<Area> {
-    let ours = |m: &&Mapping| m.end <= hole || m.start >= hole + HOLE_BYTES;
-    let program = maps.iter().filter(|m| !vdso::is_special(m)).filter(ours);
-    program.map(|m| Area { start: m.start, end: m.end, prot: m.prot, stack: m.name == "[stack]" }).collect()
 }
 
 impl Deputy {
@@ -248,6 +160,7 @@ impl Deputy {
             stack_low: 0,
             halt_wanted: false,
             brk: 0,
+            armed: [false; 2],
             wish: None,
             returning: None,
             returning_xstate: Vec::new(),
@@ -285,10 +198,15 @@ impl Deputy {
                 return Err(e);
             }
         };
+        holds(&self.order).at("freeze");
         let copy_all = early.is_some();
         match self.start_at(prepared, &frozen, copy_all) {
             Ok(()) => Ok(self.thawed),
             Err(e) => {
+                // A process that was killed meanwhile: that is what to say.
+                if let Ok(Some(Stop::Gone(status))) = self.tracee.wait(false) {
+                    return Err(HomeError::Ended(status));
+                }
                 self.undo(&frozen)?;
                 Err(e)
             }
@@ -344,11 +262,12 @@ impl Deputy {
     fn read_all(&mut self, held: &mut Vec<SigInfo>) -> Result<Frozen> {
         let registers = at("registers", self.tracee.registers())?;
         let mask = at("mask", self.tracee.signal_mask())?;
-        at("mask", self.tracee.set_signal_mask(inject::QUIET))?;
         let found = self.read_rest(registers, mask, held);
+        // Should this helper be killed, the kernel lets the process go on from here: nothing must have happened to it. The registers
+        // come last, since until then it can't go on at all.
         let registers = found.as_ref().map_or(registers, |f| f.original);
-        at("registers", self.tracee.set_registers(&registers))?;
         at("mask", self.tracee.set_signal_mask(mask))?;
+        at("registers", self.tracee.set_registers(&registers))?;
         found
     }
 
@@ -374,11 +293,17 @@ impl Deputy {
         self.ignored = status.ignored;
         self.stack_low = maps.iter().find(|m| m.name == "[stack]").map_or(0, |m| m.start);
         self.no_frame_in_an_entry(&registers, &maps, &status)?;
-        let registers = self.step_out(registers, &maps)?;
+        self.find_call(&maps)?;
+        at("mask", self.tracee.set_signal_mask(inject::QUIET))?;
+        let mut registers = self.step_out(registers, &maps)?;
+        // Before anything is run in it: the kernel forgets the sequence when it goes on elsewhere.
+        if (registers.orig_rax as i64) < 0 {
+            self.leave_rseq(&mut registers);
+        }
         self.base = registers;
         // Not on the program's stacks: sigaltstack(2) refuses to change the one that the stack pointer is in.
         self.base.rsp = self.hole + HOLE_BYTES - 64;
-        self.dig_hole(&maps)?;
+        self.dig_hole()?;
         let (altstack, timers) = self.read_kernel_state(&status)?;
         self.altstack.clone_from(&altstack);
         let mut context = Context {
@@ -392,18 +317,14 @@ impl Deputy {
             undelivered: held.drain(..).map(|i| i.to_vec()).collect(),
         };
         let regs = self.as_if_undisturbed(registers, &status, mask);
+        // A transfer that was cut short is a short one for a process that goes on without us.
+        let original = if self.cut_short.is_some() { registers } else { regs };
         context.registers = ptrace::to_words(&regs);
-        Ok(Frozen {
-            context,
-            xstate,
-            registers: regs,
-            original: registers,
-            areas: areas_of(&maps, self.hole),
-            altstack,
-        })
+        Ok(Frozen { context, xstate, registers: regs, original, areas: areas_of(&maps, self.hole), altstack })
     }
 
-    fn dig_hole(&mut self, maps: &[Mapping]) -> Result<()> {
+    /// A system call instruction that the process has already.
+    fn find_call(&mut self, maps: &[Mapping]) -> Result<()> {
         let vdso =
             maps.iter().find(|m| m.name == "[vdso]").ok_or_else(|| HomeError::Refused("it has no vDSO".into()))?;
         let mut code = vec![0; (vdso.end - vdso.start) as usize];
@@ -411,6 +332,10 @@ impl Deputy {
         let offset =
             vdso::syscall_offset(&code).ok_or_else(|| HomeError::Refused("its vDSO has no system call".into()))?;
         self.syscall_ip = vdso.start + offset;
+        Ok(())
+    }
+
+    fn dig_hole(&mut self) -> Result<()> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
         let rw = (libc::PROT_READ | libc::PROT_WRITE) as u64;
         let rx = (libc::PROT_READ | libc::PROT_EXEC) as u64;
@@ -432,7 +357,7 @@ impl Deputy {
         Ok(inject::table_calls(self.tracee, &self.memory, &self.base, self.hole, self.hole + TABLE, calls)?)
     }
 
-    /// Handlers, alternative stack, break, CPU timers; takes rseq and the timers away from home.
+    /// Handlers, alternative stack, break, CPU timers.
     fn read_kernel_state(&mut self, status: &procfs::Status) -> Result<(Vec<u8>, [[u64; 4]; 2])> {
         let scratch = self.hole + SCRATCH;
         let mut calls = vec![
@@ -441,9 +366,6 @@ impl Deputy {
             call(libc::SYS_getitimer, &[1, scratch + 64]),
             call(libc::SYS_getitimer, &[2, scratch + 96]),
         ];
-        if self.rseq.0 != 0 {
-            calls.push(call(libc::SYS_rseq, &[self.rseq.0, u64::from(self.rseq.1), 1, u64::from(self.rseq.2)]));
-        }
         let caught: Vec<i32> = (1..=64).filter(|&s| status.caught & signal::bit(s) != 0).collect();
         for (i, &s) in (0u64..).zip(&caught) {
             calls.push(call(libc::SYS_rt_sigaction, &[s as u64, 0, scratch + 256 + 32 * i, 8]));
@@ -464,14 +386,32 @@ impl Deputy {
                 *word = u64::from_le_bytes(page[at..at + 8].try_into().unwrap_or_default());
             }
         }
-        let armed = (1..).zip(timers).filter(|t| t.1.iter().any(|&v| v != 0));
-        let disarm: Vec<Call> =
-            armed.map(|(which, _)| call(libc::SYS_setitimer, &[which, scratch + 2048, 0])).collect();
-        if !disarm.is_empty() {
-            self.memory.write(scratch + 2048, &[0; 32]);
-            self.inject(&disarm)?;
-        }
+        self.armed = timers.map(|timer| timer.iter().any(|&v| v != 0));
         Ok((page[..24].to_vec(), timers))
+    }
+
+    /// After the commit: rseq and the CPU timers are the guest's business. Not before, so that the process is whole if this helper dies.
+    pub(super) fn take_from_home(&mut self) -> Result<()> {
+        if self.abroad.is_none() {
+            return Ok(());
+        }
+        let zeros = self.hole + SCRATCH;
+        let mut calls: Vec<Call> = (1..)
+            .zip(self.armed)
+            .filter(|t| t.1)
+            .map(|(which, _)| call(libc::SYS_setitimer, &[which, zeros, 0]))
+            .collect();
+        if self.rseq.0 != 0 {
+            calls.push(call(libc::SYS_rseq, &[self.rseq.0, u64::from(self.rseq.1), 1, u64::from(self.rseq.2)]));
+        }
+        if calls.is_empty() {
+            return Ok(());
+        }
+        let mask = at("mask", self.tracee.signal_mask())?;
+        at("mask", self.tracee.set_signal_mask(inject::QUIET))?;
+        self.memory.write(zeros, &[0; 32]);
+        self.inject(&calls)?;
+        at("mask", self.tracee.set_signal_mask(mask))
     }
 
     /// Makes good what stopping did to a system call in progress.
@@ -480,7 +420,6 @@ impl Deputy {
         let nr = r.orig_rax;
         let args = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
         if (nr as i64) < 0 {
-            self.leave_rseq(&mut r);
             return r;
         }
         let result = r.rax as i64;

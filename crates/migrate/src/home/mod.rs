@@ -6,6 +6,7 @@ mod clocks;
 mod escort;
 mod freeze;
 mod memory;
+mod offer;
 mod resume;
 mod signals;
 mod start;
@@ -171,6 +172,8 @@ pub(crate) struct Deputy {
     /// The deputy is to be halted although there is no call for it.
     pub halt_wanted: bool,
     pub brk: u64,
+    /// The CPU timers (virtual, prof) ran when it left.
+    pub armed: [bool; 2],
     pub wish: Option<Wish>,
     /// The guest has gone, everything is here, but the call in flight is not done.
     pub returning: Option<Box<Context>>,
@@ -215,7 +218,7 @@ pub fn main() -> i32 {
     let begun = Instant::now();
     match freeze::first_move(order, link, begun) {
         Ok(mut deputy) => {
-            let end = deputy.live();
+            let end = deputy.take_from_home().and_then(|()| deputy.live());
             deputy.finish(end)
         }
         Err(failed) => {
@@ -289,6 +292,11 @@ impl Deputy {
         self.link.commands()
     }
 
+    /// What failed may have failed because the process is gone.
+    fn was_killed(&self) -> bool {
+        matches!(self.tracee.wait(false), Ok(Some(pando_kernel::ptrace::Stop::Gone(_))))
+    }
+
     fn finish(mut self, end: Result<End>) -> i32 {
         let (outcome, detail) = match end {
             Ok(End::Home) => ("home", "it runs at home again".to_string()),
@@ -297,6 +305,7 @@ impl Deputy {
             Err(HomeError::Inject(inject::InjectError::Gone(status))) => {
                 ("ended", format!("it ended with wait status {status:#x}"))
             }
+            Err(_) if self.was_killed() => ("ended", "it was killed".to_string()),
             Err(e) => ("failed", format!("{e}; it was ended, because part of its memory is out of reach")),
         };
         if outcome == "failed" || outcome == "lost" {

@@ -1,6 +1,7 @@
 //! The guest has frozen: the process goes on at home, or at the next node.
 
-use super::freeze::{Frozen, areas_of};
+use super::freeze::Frozen;
+use super::offer::{areas_of, holds};
 use super::{Deputy, Result, Thread, at};
 use crate::control::{Destination, MoveRecord};
 use crate::layout::{HOLE_BYTES, SCRATCH};
@@ -42,6 +43,7 @@ impl Deputy {
         self.returning = Some(Box::new(context));
         self.returning_xstate = xstate;
         self.set_phase("resume");
+        holds(&self.order).at("resume");
         let next = self.wish.as_mut().and_then(|w| w.prepared.take());
         if let Some(prepared) = next {
             return self.go_on_to(prepared);
@@ -274,9 +276,10 @@ impl Deputy {
         let spoiled = self.requeue(&context.undelivered)?;
         let fill = call(libc::SYS_munmap, &[self.hole, HOLE_BYTES]);
         inject::step_call(self.tracee, &self.base, self.syscall_ip, &fill)?;
-        at("registers", self.tracee.set_registers(registers))?;
         at("extended state", self.tracee.set_xstate(xstate))?;
         at("mask", self.tracee.set_signal_mask(context.mask))?;
+        // Last: without them it can't go on, so nobody ever sees it half restored.
+        at("registers", self.tracee.set_registers(registers))?;
         if spoiled.is_empty() {
             at("let it go", self.tracee.detach(0))?;
         } else {

@@ -1,9 +1,12 @@
 //! The last step of a move away: the context goes to the prepared node, and its first message is the commit.
 
 use super::freeze::Frozen;
+use super::offer::holds;
 use super::target::Prepared;
 use super::{Abroad, Deputy, HomeError, Result, Thread, at};
+use crate::channel::ChannelError;
 use crate::message::{Context, Down, Start, Up};
+use pando_kernel::ptrace::Stop;
 use pando_kernel::{PAGE, clock, page_floor};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -45,6 +48,11 @@ impl Deputy {
             self.copy_everything(&mut prepared.chan, &present, &node)?;
         }
         let (eager, bytes) = self.eager(frozen);
+        if self.thread == Thread::Halted
+            && let Some(Stop::Gone(status)) = at("wait", self.tracee.wait(false))?
+        {
+            return Err(HomeError::Ended(status));
+        }
         self.frozen_bytes = bytes.len() as u64;
         let start = Start {
             context: frozen.context.clone(),
@@ -61,6 +69,7 @@ impl Deputy {
             cpu_abroad_ns: self.cpu_by_node.values().sum(),
         };
         prepared.chan.send(&Down::Start(Box::new(start)), &[&frozen.xstate, &bytes]).map_err(failed)?;
+        holds(&self.order).at("send");
         let limit = Duration::from_millis(self.order.limits.freeze_ms);
         let begun = Instant::now();
         loop {
@@ -73,6 +82,11 @@ impl Deputy {
                     return Err(HomeError::Declined { node, why: format!("started it out of turn: {other:?}") });
                 }
             }
+        }
+        holds(&self.order).at("commit");
+        // A guest that has died since is none: what it did had no effect, and all of the process is still here.
+        if prepared.chan.hung_up() {
+            return Err(failed(ChannelError::Closed));
         }
         // The commit. From here on the process must not outlive its helper: part of its memory will be elsewhere.
         if self.thread != Thread::JobStopped && self.thread != Thread::InCall && self.thread != Thread::Parked {

@@ -1,0 +1,103 @@
+//! What a node is told before it takes a process: whose it is, what it needs, how its memory lies.
+
+use super::target::Request;
+use super::{Result, at, describe};
+use crate::control::{DeputyOrder, Destination};
+use crate::hold::{Holds, Side};
+use crate::layout::HOLE_BYTES;
+use crate::message::{Area, Layout, Offer, Special, VERSION};
+use pando_kernel::memory::ProcessMemory;
+use pando_kernel::procfs::{self, Mapping};
+use pando_kernel::vdso;
+
+/// Where tests hold this helper.
+pub(super) fn holds(order: &DeputyOrder) -> Holds {
+    Holds::new(order.holds.as_deref(), Side::Home, order.pid as i32)
+}
+
+pub(super) fn target_request(
+    order: &DeputyOrder,
+    dest: Destination,
+    maps: &[Mapping],
+    hole: u64,
+    epoch: u64,
+    abroad_ns: u64,
+) -> Result<Request> {
+    let (uid, command) = describe(order.pid as i32);
+    let special = maps.iter().filter(|m| vdso::is_special(m));
+    Ok(Request {
+        dest,
+        identity_dir: order.identity_dir.clone(),
+        limits: order.limits.clone(),
+        offer: Offer {
+            version_min: VERSION,
+            version_max: VERSION,
+            epoch,
+            home: order.node.clone(),
+            pid: order.pid as i32,
+            uid,
+            command,
+            cpu_flags: relevant_cpu_flags(),
+            vdso: at("vDSO", vdso::fingerprint())?,
+            lost_after_ms: order.limits.lost_after_ms,
+        },
+        layout: Layout {
+            hole,
+            areas: areas_of(maps, hole),
+            vdso: vdso_of(order.pid as i32, maps),
+            special: special.map(|m| Special { start: m.start, end: m.end, name: m.name.clone() }).collect(),
+            limits: guest_limits(order.pid as i32, abroad_ns),
+        },
+    })
+}
+
+fn vdso_of(pid: i32, maps: &[Mapping]) -> Vec<u8> {
+    let Some(m) = maps.iter().find(|m| m.name == "[vdso]") else { return Vec::new() };
+    let mut code = vec![0; (m.end - m.start) as usize];
+    let got = ProcessMemory::open(pid).map_or(0, |memory| memory.read(m.start, &mut code));
+    code.truncate(got);
+    code
+}
+
+/// Features a program can see and use; those that only describe the machine are left out.
+fn relevant_cpu_flags() -> Vec<String> {
+    const USED: &[&str] =
+        &["sse", "ssse", "avx", "amx", "aes", "vaes", "pclmul", "vpclmul", "bmi", "adx", "sha", "fma", "f16c"];
+    const MORE: &[&str] =
+        &["popcnt", "movbe", "rdrand", "rdseed", "lzcnt", "abm", "gfni", "fsgsbase", "cx16", "xsave", "rdpid"];
+    let mut flags = procfs::cpu_flags();
+    flags.retain(|f| USED.iter().any(|p| f.starts_with(p)) || MORE.contains(&f.as_str()));
+    flags
+}
+
+/// Stack and CPU-time limits, less the time already used, and no core files: those are home's.
+fn guest_limits(pid: i32, abroad_ns: u64) -> Vec<(u32, u64, u64)> {
+    let mut out = stack_limit(pid);
+    let text = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default();
+    let mut words = text.lines().find_map(|l| l.strip_prefix("Max cpu time")).unwrap_or("").split_ascii_whitespace();
+    let used = (pando_kernel::clock::process_cpu_ns(pid) + abroad_ns) / 1_000_000_000;
+    let mut left = || {
+        words.next().and_then(|w| w.parse::<u64>().ok()).map_or(libc::RLIM_INFINITY, |l| l.saturating_sub(used).max(1))
+    };
+    let (soft, hard) = (left(), left());
+    out.push((libc::RLIMIT_CPU, soft.min(hard), hard));
+    out
+}
+
+fn stack_limit(pid: i32) -> Vec<(u32, u64, u64)> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default();
+    let line = text.lines().find(|l| l.starts_with("Max stack size")).unwrap_or("");
+    let value = |w: &str| w.parse().unwrap_or(libc::RLIM_INFINITY);
+    let mut words = line.split_ascii_whitespace().skip(3);
+    match (words.next(), words.next()) {
+        (Some(soft), Some(hard)) => vec![(libc::RLIMIT_STACK, value(soft), value(hard)), (libc::RLIMIT_CORE, 0, 0)],
+        _ => vec![(libc::RLIMIT_CORE, 0, 0)],
+    }
+}
+
+/// The program's areas, without the kernel's and our own.
+pub(super) fn areas_of(maps: &[Mapping], hole: u64) -> Vec<Area> {
+    let ours = |m: &&Mapping| m.end <= hole || m.start >= hole + HOLE_BYTES;
+    let program = maps.iter().filter(|m| !vdso::is_special(m)).filter(ours);
+    program.map(|m| Area { start: m.start, end: m.end, prot: m.prot, stack: m.name == "[stack]" }).collect()
+}
