@@ -193,7 +193,7 @@ fn home_stalled(phase: Phase) -> Fate {
 static IDLE: Mutex<Vec<Testbed>> = Mutex::new(Vec::new());
 
 /// Short limits, and helpers that can be held.
-const CONFIG: &str = "\n[limits]\nlost_after_ms = 2500\nconnect_ms = 4000\nprepare_ms = 4000\nfreeze_ms = 4000\n\
+const CONFIG: &str = "\n[limits]\nlost_after_ms = 2500\nconnect_ms = 3000\nprepare_ms = 3000\nfreeze_ms = 3000\n\
                       \n[test]\nholds = true\n";
 
 fn testbed() -> Result<Testbed, String> {
