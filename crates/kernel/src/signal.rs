@@ -72,6 +72,13 @@ pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
     Ok(())
 }
 
+/// Sends a signal that was taken out of a process's queue once more. Where the kernel lets nobody say who sent it, it comes from us.
+pub fn send_again(pid: i32, info: &SigInfo) -> io::Result<()> {
+    // SAFETY: the kernel reads a siginfo_t of 128 bytes, which `info` is.
+    let queued = check(unsafe { libc::syscall(libc::SYS_rt_sigqueueinfo, pid, number(info), info.as_ptr()) });
+    queued.map(drop).or_else(|_| kill(pid, number(info)))
+}
+
 /// Blocks SIGCHLD in this thread and returns a non-blocking signalfd for it.
 pub fn child_signal_fd() -> io::Result<std::os::fd::OwnedFd> {
     use std::os::fd::FromRawFd;

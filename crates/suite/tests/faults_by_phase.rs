@@ -25,6 +25,8 @@ faults! {
         cut_for_long = CutForLong,
         stall_target = StallTarget,
         stall_home = StallHome,
+        stall_target_for_long = StallTargetForLong,
+        stall_home_for_long = StallHomeForLong,
     }
     connect = Connect {
         kill_target_daemon = KillTargetDaemon,
@@ -36,6 +38,8 @@ faults! {
         cut_for_long = CutForLong,
         stall_target = StallTarget,
         stall_home = StallHome,
+        stall_target_for_long = StallTargetForLong,
+        stall_home_for_long = StallHomeForLong,
     }
     prepare = Prepare {
         kill_target_daemon = KillTargetDaemon,
@@ -48,6 +52,8 @@ faults! {
         cut_for_long = CutForLong,
         stall_target = StallTarget,
         stall_home = StallHome,
+        stall_target_for_long = StallTargetForLong,
+        stall_home_for_long = StallHomeForLong,
     }
     freeze = Freeze {
         kill_target_daemon = KillTargetDaemon,
@@ -116,6 +122,8 @@ faults! {
         cut_for_long = CutForLong,
         stall_target = StallTarget,
         stall_home = StallHome,
+        stall_target_for_long = StallTargetForLong,
+        stall_home_for_long = StallHomeForLong,
     }
     freeze_abroad = FreezeAbroad {
         kill_target_daemon = KillTargetDaemon,
@@ -128,6 +136,8 @@ faults! {
         cut_for_long = CutForLong,
         stall_target = StallTarget,
         stall_home = StallHome,
+        stall_target_for_long = StallTargetForLong,
+        stall_home_for_long = StallHomeForLong,
     }
     residual = Residual {
         kill_target_daemon = KillTargetDaemon,
@@ -152,6 +162,8 @@ faults! {
         cut_for_long = CutForLong,
         stall_target = StallTarget,
         stall_home = StallHome,
+        stall_target_for_long = StallTargetForLong,
+        stall_home_for_long = StallHomeForLong,
     }
     hop_connect = HopConnect {
         kill_target_daemon = KillTargetDaemon,
@@ -164,6 +176,8 @@ faults! {
         cut_for_long = CutForLong,
         stall_target = StallTarget,
         stall_home = StallHome,
+        stall_target_for_long = StallTargetForLong,
+        stall_home_for_long = StallHomeForLong,
     }
     hop_prepare = HopPrepare {
         kill_target_daemon = KillTargetDaemon,
@@ -177,6 +191,8 @@ faults! {
         cut_for_long = CutForLong,
         stall_target = StallTarget,
         stall_home = StallHome,
+        stall_target_for_long = StallTargetForLong,
+        stall_home_for_long = StallHomeForLong,
     }
     hop_freeze_abroad = HopFreezeAbroad {
         kill_target_daemon = KillTargetDaemon,
@@ -190,6 +206,8 @@ faults! {
         cut_for_long = CutForLong,
         stall_target = StallTarget,
         stall_home = StallHome,
+        stall_target_for_long = StallTargetForLong,
+        stall_home_for_long = StallHomeForLong,
     }
     hop_send = HopSend {
         kill_target_daemon = KillTargetDaemon,

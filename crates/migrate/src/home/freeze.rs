@@ -187,13 +187,14 @@ impl Deputy {
         self.froze = Instant::now();
         self.tracee.seize(0).map_err(|e| HomeError::Refused(format!("process {} may not be traced: {e}", self.pid)))?;
         let mut held = Vec::new();
-        if let Err(e) = self.stop(&mut held) {
-            let _ = self.tracee.detach(0);
-            return Err(e);
-        }
-        let frozen = match self.read_all(&mut held) {
+        let stopped = self.stop(&mut held);
+        let frozen = match stopped.and_then(|()| self.read_all(&mut held)) {
             Ok(frozen) => frozen,
             Err(e) => {
+                // Taken out of its queue and not delivered. A fault happens again by itself.
+                for info in held.iter().filter(|i| !signal::is_fault(i) || signal::number(i) == libc::SIGTRAP) {
+                    let _ = signal::send_again(self.pid, info);
+                }
                 let _ = self.tracee.detach(0);
                 return Err(e);
             }

@@ -142,7 +142,7 @@ impl Phase {
     }
 }
 
-/// What must come of the programs when `fault` strikes in `phase`. A table of the same is in docs/engine.md.
+/// What must come of the programs when `fault` strikes in `phase`. The table in docs/engine.md says the same.
 pub fn fate(phase: Phase, fault: Fault) -> Fate {
     use Fault::*;
     use Phase::*;
@@ -156,17 +156,15 @@ pub fn fate(phase: Phase, fault: Fault) -> Fate {
             Freeze | Send | Commit => Fate::HomeWithPage,
             _ => Fate::Ended,
         },
+        StallHomeForLong => home_stalled(phase),
         // The guest itself is not needed any more.
         KillGuest if phase == Residual => Fate::Exact,
         // Its helper may or may not have hung up when home looks.
         KillGuest if phase == Commit || phase == HopCommit => Fate::ExactOrEnded,
         // Home sees before it commits that the guest is gone.
-        KillGuestHelper | StallHomeForLong if phase == Commit => Fate::Home,
-        KillGuestHelper | StallHomeForLong if phase == HopCommit => Fate::Exact,
-        StallHomeForLong if phase == Freeze => Fate::Exact,
-        // All of it may lie in home's socket already.
-        StallHomeForLong if phase == Residual => Fate::ExactOrEnded,
-        KillGuest | KillGuestHelper | CutForLong | StallTargetForLong | StallHomeForLong => match phase {
+        KillGuestHelper if phase == Commit => Fate::Home,
+        KillGuestHelper if phase == HopCommit => Fate::Exact,
+        KillGuest | KillGuestHelper | CutForLong | StallTargetForLong => match phase {
             Inspect | Connect | Prepare | Freeze | Send => Fate::Home,
             // At home; one that is blocked in a call is let go when that ends.
             Resume | HopSend => Fate::Exact,
@@ -177,11 +175,25 @@ pub fn fate(phase: Phase, fault: Fault) -> Fate {
     }
 }
 
+/// Home stood still for so long that the other side has given up.
+fn home_stalled(phase: Phase) -> Fate {
+    use Phase::*;
+    match phase {
+        // Nobody waits for home yet, or for longer.
+        Inspect | Prepare | Freeze | Resume => Fate::Exact,
+        Connect | Send | Commit => Fate::Home,
+        HopSend | HopCommit => Fate::Exact,
+        Away | HopConnect | HopPrepare => Fate::Ended,
+        // All of it may have arrived meanwhile.
+        Presync | FreezeAbroad | Residual | HopFreezeAbroad => Fate::ExactOrEnded,
+    }
+}
+
 /// Testbeds that nobody uses just now. They end with this process.
 static IDLE: Mutex<Vec<Testbed>> = Mutex::new(Vec::new());
 
 /// Short limits, and helpers that can be held.
-const CONFIG: &str = "\n[limits]\nlost_after_ms = 2500\nconnect_ms = 4000\nprepare_ms = 4000\nfreeze_ms = 4000\n\
+const CONFIG: &str = "\n[limits]\nlost_after_ms = 2500\nconnect_ms = 3000\nprepare_ms = 3000\nfreeze_ms = 3000\n\
                       \n[test]\nholds = true\n";
 
 fn testbed() -> Result<Testbed, String> {
@@ -214,4 +226,66 @@ pub fn test(phase: Phase, fault: Fault) {
         return;
     }
     panic!("{what}: must be {:?}, but\n{}", fate(phase, fault), wrong.join("\n"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Fault::*;
+    use Phase::*;
+
+    const PHASES: [(Phase, &str); 16] = [
+        (Inspect, "Inspect"),
+        (Connect, "Connect"),
+        (Prepare, "Prepare"),
+        (Freeze, "Freeze"),
+        (Send, "Send"),
+        (Commit, "Commit"),
+        (Away, "Away"),
+        (Presync, "Presync"),
+        (FreezeAbroad, "FreezeAbroad"),
+        (Residual, "Residual"),
+        (Resume, "Resume"),
+        (HopConnect, "on to n3: Connect"),
+        (HopPrepare, "on to n3: Prepare"),
+        (HopFreezeAbroad, "on to n3: FreezeAbroad"),
+        (HopSend, "on to n3: Send"),
+        (HopCommit, "on to n3: Commit"),
+    ];
+
+    fn row(phase: Phase, name: &str) -> String {
+        let nobody = |fault| match fault {
+            KillGuest => matches!(phase, Inspect | Connect | Resume | HopConnect),
+            KillGuestHelper => matches!(phase, Inspect | Resume),
+            _ => false,
+        };
+        let cell = |fault: &Fault| match fate(phase, *fault) {
+            _ if nobody(*fault) => "-",
+            Fate::Exact => "goes on",
+            Fate::Home => "home",
+            Fate::HomeWithPage => "home, page",
+            Fate::Ended | Fate::Killed => "ends",
+            Fate::ExactOrEnded => "either",
+        };
+        let faults = [
+            KillTargetDaemon,
+            KillHomeDaemon,
+            KillGuestHelper,
+            KillGuest,
+            KillDeputy,
+            CutAndHeal,
+            CutForLong,
+            StallTargetForLong,
+            StallHomeForLong,
+        ];
+        format!("| {name} | {} |", faults.iter().map(cell).collect::<Vec<_>>().join(" | "))
+    }
+
+    #[test]
+    fn the_table_in_the_documentation_is_this_one() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/engine.md");
+        let text = std::fs::read_to_string(file).expect("docs/engine.md");
+        let rows: Vec<String> = PHASES.iter().map(|(phase, name)| row(*phase, name)).collect();
+        assert!(rows.iter().all(|r| text.contains(r.as_str())), "docs/engine.md must say\n{}", rows.join("\n"));
+    }
 }

@@ -12,10 +12,12 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long a node is cut off or stalled: longer than a heartbeat, shorter than `lost_after`.
-const PAUSE: Duration = Duration::from_millis(1200);
+/// How long a node is cut off: longer than a heartbeat, shorter than `lost_after`, and than TCP's first second.
+const CUT: Duration = Duration::from_millis(800);
+/// How long one is stalled.
+const STALL: Duration = Duration::from_millis(1200);
 /// The same, so that it is taken for a loss whatever the phase.
-const LONG: Duration = Duration::from_millis(4500);
+const LONG: Duration = Duration::from_millis(3500);
 /// Longest wait for anything that must come.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// What is left after a fault must be gone within this.
@@ -134,9 +136,9 @@ fn strike(phase: Phase, fault: Fault, testbed: &Testbed, pids: &[u32], holds: &[
         Fault::KillFormerHelper => kill(of_role("__guest", "n2")),
         Fault::KillProcess => kill(pids.iter().copied().collect()),
         Fault::CutForLong => testbed.pando(&["testbed", "cut", target]).map(drop),
-        Fault::CutAndHeal => pause(testbed, "cut", target, holds, PAUSE),
-        Fault::StallTarget => pause(testbed, "stall", target, holds, PAUSE),
-        Fault::StallHome => pause(testbed, "stall", "n1", holds, PAUSE),
+        Fault::CutAndHeal => pause(testbed, "cut", target, holds, CUT),
+        Fault::StallTarget => pause(testbed, "stall", target, holds, STALL),
+        Fault::StallHome => pause(testbed, "stall", "n1", holds, STALL),
         Fault::StallTargetForLong => pause(testbed, "stall", target, holds, LONG),
         Fault::StallHomeForLong => pause(testbed, "stall", "n1", holds, LONG),
     }
@@ -171,6 +173,13 @@ fn mend(fault: Fault, phase: Phase, testbed: &Testbed) -> Result<(), String> {
     }
 }
 
+/// Whether its home says that a process is there.
+fn is_home(testbed: &Testbed, pid: u32) -> bool {
+    let known = api::processes(&testbed.nodes[0].socket).unwrap_or_default();
+    let ours = known.as_array().into_iter().flatten().find(|p| p["pid"] == pid);
+    ours.is_some_and(|p| p["place"] == "n1" && p["phase"] == "home")
+}
+
 /// What is wrong with what came of a program.
 fn outcome(fate: Fate, actor: &mut Actor, testbed: &Testbed) -> Vec<String> {
     match fate {
@@ -183,8 +192,7 @@ fn outcome(fate: Fate, actor: &mut Actor, testbed: &Testbed) -> Vec<String> {
         }
         Fate::Ended | Fate::Killed => return ended(fate, actor, testbed),
         Fate::ExactOrEnded => {
-            // It ends by itself within this, or lives.
-            until(GONE_WITHIN / 2, || (!actor.lives()).then_some(()));
+            until(PATIENCE, || (!actor.lives() || is_home(testbed, actor.pid)).then_some(()));
             if !actor.lives() {
                 return ended(fate, actor, testbed);
             }
