@@ -122,7 +122,7 @@ mod tests {
             ..Figures::default()
         };
         let text = table(&figures);
-        assert!(text.contains("0.75 of plain TCP; aim: 0.70  ok"), "{text}");
-        assert!(text.contains("0.50 of plain TCP; aim: 0.70  MISSED"), "{text}");
+        assert!(text.contains("0.75 of plain TCP (1.50 of it into new memory); aim: 0.70  ok"), "{text}");
+        assert!(text.contains("0.50 of plain TCP (1.00 of it into new memory); aim: 0.70  MISSED"), "{text}");
     }
 }
