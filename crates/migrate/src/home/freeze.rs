@@ -19,6 +19,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
+/// Signals from this number on queue.
+const FIRST_REAL_TIME: i32 = 32;
+/// Most signals that are taken at the stop.
+const STORM: usize = 1000;
+
 /// What the freeze found.
 pub(super) struct Frozen {
     pub context: Context,
@@ -231,9 +236,14 @@ impl Deputy {
                     let advice = format!("let it go on first: fg in its shell, or kill -CONT {}", self.pid);
                     return Err(HomeError::Refused(format!("process {} is stopped ({advice})", self.pid)));
                 }
-                Some(Stop::Signal(_)) => {
-                    held.push(at("siginfo", self.tracee.siginfo())?);
-                    if !self.signal_is_due()? {
+                Some(Stop::Signal(number)) => {
+                    // Ordinary signals do not queue: a second one before the first was delivered is the same.
+                    let known = number < FIRST_REAL_TIME && held.iter().any(|i| signal::number(i) == number);
+                    if !known {
+                        held.push(at("siginfo", self.tracee.siginfo())?);
+                    }
+                    // In a storm there is always another.
+                    if held.len() > STORM || known || !self.signal_is_due()? {
                         break;
                     }
                     at("continue", self.tracee.cont(0))?;
