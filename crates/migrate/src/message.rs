@@ -18,6 +18,14 @@ pub const CLOCK_QUESTIONS: usize = 4;
 /// Most areas of memory a process may have.
 pub const MAX_AREAS: usize = 65_536;
 
+/// Longest sentence of another node that is passed on to people.
+const MAX_SAID: usize = 300;
+
+/// What another node said, or what is said about it, fit for one line of a log.
+pub fn said(text: &str) -> String {
+    text.chars().take(MAX_SAID).map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
 /// What home offers when it asks a node to take a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {

@@ -69,9 +69,6 @@ impl Guest {
         match pando_calls::class(held.nr, &held.args) {
             Class::Home(reason) => Some(reason.to_string()),
             Class::Native => Some(format!("it called {name}")),
-            Class::Memory if self.map_goes_home(held) => {
-                Some(format!("it called {name} in a way that only home can do"))
-            }
             Class::Forward if self.looks_at_itself(held) => Some("it looks at its own memory through /proc".into()),
             // It asks for signals that already wait here: home must have them first.
             Class::Forward if held.nr == libc::SYS_rt_sigtimedwait as u64 && !self.undelivered.is_empty() => {
@@ -94,21 +91,6 @@ impl Guest {
         let last = text.rsplit(|&b| b == b'/').next().unwrap_or_default();
         let shows: [&[u8]; 7] = [b"mem", b"cmdline", b"environ", b"pagemap", b"smaps", b"smaps_rollup", b"clear_refs"];
         text.starts_with(b"/proc/") && shows.contains(&last)
-    }
-
-    fn map_goes_home(&self, held: &Held) -> bool {
-        let a = &held.args;
-        match held.nr as i64 {
-            libc::SYS_mmap => {
-                let flags = a[3] as i32;
-                let odd = libc::MAP_SHARED | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB;
-                // Bits 0..3 are the type: 2 is private; droppable memory and the like can't be mirrored.
-                flags & odd & !libc::MAP_PRIVATE != 0 || flags & 0xf != libc::MAP_PRIVATE
-            }
-            libc::SYS_mremap => a[3] & libc::MREMAP_DONTUNMAP as u64 != 0 || a[1] == 0,
-            libc::SYS_madvise => a[2] as i32 == libc::MADV_REMOVE,
-            _ => false,
-        }
     }
 
     /// Calls that need neither home nor the guest's kernel.

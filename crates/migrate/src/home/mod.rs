@@ -108,6 +108,14 @@ pub(crate) struct Abroad {
     /// Pages to send in the background.
     pub push: VecDeque<(u64, u64)>,
     pub cpu_ns: u64,
+    pub since: Instant,
+}
+
+impl Abroad {
+    /// One thread has no more CPU time than time has passed (and a little, for the making of the guest).
+    pub fn believable(&self, cpu_ns: u64) -> u64 {
+        cpu_ns.min(self.since.elapsed().as_nanos() as u64 + 10_000_000_000)
+    }
 }
 
 /// A move that was asked for while the process is away.
