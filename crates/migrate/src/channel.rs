@@ -236,7 +236,7 @@ impl Channel {
         match (&self.frame, have.first_chunk::<HEADER>()) {
             (Some(frame), _) => have.len() >= frame.missing(),
             // One that breaks a limit counts: it is an error to be taken.
-            (None, Some(header)) => Arriving::lengths(header).is_none_or(|(h, b)| have.len() >= HEADER + h + b + TAG),
+            (None, Some(header)) => lengths(header).is_none_or(|(h, b)| have.len() >= HEADER + h + b + TAG),
             (None, None) => false,
         }
     }
@@ -316,17 +316,17 @@ fn header(head: usize, body: usize) -> [u8; HEADER] {
     out
 }
 
-impl Arriving {
-    /// Bytes of head and body; none if that is more than allowed.
-    fn lengths(header: &[u8; HEADER]) -> Option<(usize, usize)> {
-        let [a, b, c, d, e, f, g, h] = *header;
-        let (head, body) = (u32::from_le_bytes([a, b, c, d]) as usize, u32::from_le_bytes([e, f, g, h]) as usize);
-        (head <= MAX_HEAD && body <= MAX_BODY).then_some((head, body))
-    }
+/// Bytes of head and body; none if that is more than allowed.
+pub(crate) fn lengths(header: &[u8; HEADER]) -> Option<(usize, usize)> {
+    let [a, b, c, d, e, f, g, h] = *header;
+    let (head, body) = (u32::from_le_bytes([a, b, c, d]) as usize, u32::from_le_bytes([e, f, g, h]) as usize);
+    (head <= MAX_HEAD && body <= MAX_BODY).then_some((head, body))
+}
 
+impl Arriving {
     fn new(header: [u8; HEADER]) -> Result<Arriving, ChannelError> {
         let limit = || ChannelError::Invalid(format!("a frame of more than {MAX_HEAD}+{MAX_BODY} bytes"));
-        let (head, body) = Arriving::lengths(&header).ok_or_else(limit)?;
+        let (head, body) = lengths(&header).ok_or_else(limit)?;
         Ok(Arriving { header, head, body, data: vec![0; head + body + TAG], have: 0 })
     }
 

@@ -5,6 +5,8 @@
 mod area;
 pub mod channel;
 pub mod control;
+#[cfg(test)]
+mod fuzz;
 mod guest;
 mod home;
 pub mod inspect;

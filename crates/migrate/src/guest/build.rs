@@ -43,6 +43,10 @@ const HELPER_CALLS: [u32; 10] = [
     libc::SYS_close as u32,
 ];
 
+#[cfg(test)]
+#[path = "fuzz.rs"]
+mod fuzz;
+
 /// Speaks with home up to the start. None: declined, politely.
 pub(super) fn receive(order: GuestOrder, link: &mut Link) -> Result<Option<Guest>> {
     // SAFETY: the daemon passes the accepted connection as descriptor 3 (GuestOrder); nothing else here owns it.
