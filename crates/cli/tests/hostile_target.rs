@@ -168,6 +168,62 @@ fn forged_calls_have_the_users_rights_and_no_more() {
 }
 
 #[test]
+fn the_helper_is_out_of_reach_of_its_own_user() {
+    let mut t = Taken::new();
+    let (place, helper) = (t.place(), u64::from(t.deputy.pid()));
+    for file in ["mem", "fd/0", "environ"] {
+        let path = format!("/proc/{helper}/{file}\0");
+        let opened = t.call(libc::SYS_openat, &[u64::MAX - 99, place, 0, 0], &[(place, path.as_bytes())]);
+        assert_eq!(opened, -i64::from(libc::EACCES), "{path}");
+    }
+    let handle = t.call(libc::SYS_pidfd_open, &[helper, 0], &[]);
+    assert!(handle >= 0);
+    assert_eq!(t.call(libc::SYS_pidfd_getfd, &[handle as u64, 0, 0], &[]), -i64::from(libc::EPERM));
+    t.goes_on();
+}
+
+/// Messages of which any byte may have changed. Of the calls only harmless ones: the others have their user's rights, and in this test
+/// that is somebody's account.
+fn any_messages(t: &mut Taken, changes: &[(u8, u16, u8)]) {
+    let place = t.place();
+    let context = Box::new(t.start.context.clone());
+    let good = [
+        Up::Pull(place & !4095, 3),
+        Up::StackGrew(t.stack_low() - 4096),
+        Up::Input(place),
+        Up::Written(vec![Run { addr: place & !4095, pages: 1, zero: false }]),
+        Up::WantHome("it does".into()),
+        Up::Frozen { context, signals: t.start.signals, cpu_ns: 5 },
+        Up::Usage(7),
+        Up::Ping,
+        Up::Call { seq: t.start.calls + 1, nr: 110, args: [place; 6], inputs: vec![(place, 8)], signals: 0 },
+    ];
+    let body = t.xstate.clone();
+    for &(which, at, to) in changes {
+        let mut bytes = postcard::to_stdvec(&good[usize::from(which) % good.len()]).unwrap();
+        let at = usize::from(at) % (2 * bytes.len());
+        bytes.get_mut(at).into_iter().for_each(|b| *b = to);
+        let Ok(up) = postcard::from_bytes::<Up>(&bytes) else { continue };
+        let harmless = [libc::SYS_getppid, libc::SYS_munmap, libc::SYS_mprotect, libc::SYS_brk, libc::SYS_pause];
+        if matches!(up, Up::Call { nr, .. } if !harmless.contains(&(nr as i64))) {
+            continue;
+        }
+        t.say(&up, &body);
+    }
+}
+
+#[test]
+fn any_messages_at_all() {
+    bolero::check!().with_type::<Vec<(u8, u16, u8)>>().with_iterations(60).for_each(|changes| {
+        let mut t = Taken::new();
+        any_messages(&mut t, changes);
+        t.raw().shutdown(std::net::Shutdown::Write).unwrap();
+        while t.hear().is_ok() {}
+        t.has_ended_somehow();
+    });
+}
+
+#[test]
 fn the_stack_grows_only_where_a_stack_may() {
     let odd: [fn(&Taken) -> u64; 5] =
         [|t| t.layout.hole, |_| 0, |t| t.stack_low() - 4097, |_| 0x1_0000, |t| (t.place() & !4095) - (1 << 30)];

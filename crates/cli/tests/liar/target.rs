@@ -179,6 +179,13 @@ impl Taken {
         self.nothing_is_left();
     }
 
+    /// At home, ended or lost: as long as the helper knows.
+    pub fn has_ended_somehow(mut self) {
+        let (outcome, detail) = self.stage.done();
+        assert!(["home", "ended", "lost", "failed"].contains(&outcome.as_str()), "{outcome}: {detail}");
+        self.nothing_is_left();
+    }
+
     /// The process is home and runs there; nothing of ours is in it.
     pub fn is_home(mut self) {
         let (outcome, detail) = self.stage.done();
