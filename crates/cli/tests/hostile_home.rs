@@ -25,7 +25,7 @@ fn can_run(test: &str) -> bool {
 #[test]
 fn an_honest_guest_of_the_stage_runs() {
     if can_run("an_honest_guest_of_the_stage_runs") {
-        Visit::running(&FOREVER).is_content();
+        Visit::running(&FOREVER).ends_content();
     }
 }
 
@@ -34,7 +34,7 @@ fn offers_that_make_no_sense() {
     let refused = |down: Down, why: &str| {
         let mut visit = Visit::new();
         visit.say(&down, &[]);
-        visit.is_refused(why);
+        visit.refuses(why);
     };
     refused(Down::Ping, "not an offer");
     refused(Down::Prepare(layout()), "not an offer");
@@ -47,7 +47,7 @@ fn offers_that_make_no_sense() {
     refused(Down::Offer(Offer { vdso: 0, ..offer() }), "vDSO");
     let mut visit = Visit::new();
     visit.say(&Down::Offer(Offer { command: "long\n".repeat(100_000), pid: 1, ..offer() }), &[]);
-    visit.is_refused("declined");
+    visit.refuses("declined");
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn layouts_that_make_no_sense() {
     let refused = |layout: Layout, why: &str| {
         let mut visit = Visit::new();
         visit.prepare(layout);
-        visit.is_refused(why);
+        visit.refuses(why);
     };
     for hole in [0, 1, PAGE, HOLE + 1, TOP, u64::MAX, u64::MAX - 4095] {
         refused(Layout { hole, ..layout() }, "a hole outside");
@@ -102,7 +102,7 @@ fn any_bytes_will_do_for_a_vdso() {
         let mut visit = Visit::new();
         visit.prepare(special(bytes));
         assert!(matches!(visit.hear().unwrap().0, Up::Prepared { .. }));
-        visit.is_content();
+        visit.ends_content();
     }
 }
 
@@ -113,7 +113,7 @@ fn bad_start(why: &str, change: impl FnOnce(&mut Start, &mut Vec<u8>)) {
     start.context.xstate = body.len() as u32;
     change(&mut start, &mut body);
     visit.say(&Down::Start(Box::new(start)), &body);
-    visit.is_refused(why);
+    visit.refuses(why);
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn odd_numbers_in_a_start_do_no_harm() {
     let (seq, ..) = visit.call();
     visit.reply(seq, 5);
     visit.call();
-    visit.is_content();
+    visit.ends_content();
 }
 
 /// The guest of `code` makes a call; the answer is a lie that ends it.
@@ -180,7 +180,7 @@ fn bad_answer(why: &str, code: &[u8], lie: impl FnOnce(&mut Visit, u64)) {
     let mut visit = Visit::running(code);
     let (seq, ..) = visit.call();
     lie(&mut visit, seq);
-    visit.is_refused(why);
+    visit.refuses(why);
 }
 
 /// Code that makes the system call `nr` with three arguments, again and again.
@@ -222,11 +222,11 @@ fn answers_that_make_no_sense() {
     }
     let mut visit = Visit::running(&FOREVER);
     visit.say(&Down::Output(DATA), &[1; 100]);
-    visit.is_refused("output at");
+    visit.refuses("output at");
     for down in [Down::Offer(offer()), Down::Clock(1, 2), Down::Prepare(layout()), Down::Start(Box::new(start()))] {
         let mut visit = Visit::running(&FOREVER);
         visit.say(&down, &[]);
-        visit.is_refused("out of place");
+        visit.refuses("out of place");
     }
 }
 
@@ -261,7 +261,7 @@ fn pages_that_make_no_sense() {
     let bad = |runs: Vec<Run>, body: &[u8]| {
         let mut visit = Visit::running(&FOREVER);
         visit.say(&Down::Pages(runs), body);
-        visit.is_refused("page message");
+        visit.refuses("page message");
     };
     let run = |addr, pages, zero| Run { addr, pages, zero };
     bad(vec![run(DATA, 2, false)], &[1; 4096]);
@@ -276,7 +276,7 @@ fn pages_that_make_no_sense() {
         visit.say(&Down::Pages(vec![run(addr, 1, true)]), &[]);
     }
     std::thread::sleep(Duration::from_millis(50));
-    visit.is_content();
+    visit.ends_content();
 }
 
 #[test]
@@ -287,12 +287,12 @@ fn signals_that_there_are_not() {
     for info in [vec![], vec![1; 127], vec![0; 128], vec![65; 128], [vec![9], vec![0; 127]].concat()] {
         let mut visit = Visit::running(&FOREVER);
         visit.say(&Down::Signal(info), &[]);
-        visit.is_refused("sig");
+        visit.refuses("sig");
     }
     // One that nobody handles ends the guest, and only it.
     let mut visit = Visit::running(&FOREVER);
     visit.say(&Down::Signal([vec![10], vec![0; 127]].concat()), &[]);
-    visit.is_refused("died");
+    visit.refuses("died");
     // More than the kernel queues.
     let mut visit = Visit::running(&FOREVER);
     visit.say(&Down::Pause, &[]);
@@ -302,7 +302,7 @@ fn signals_that_there_are_not() {
         }
         visit.chan.drain(Duration::from_secs(5));
     }
-    visit.is_refused("liar");
+    visit.refuses("liar");
 }
 
 /// The engine's page of code, at the place where the calls that the engine injects are let through.
@@ -313,21 +313,19 @@ fn a_guest_that_changes_the_engines_code_does_not_hold_it_up() {
     if !can_run("a_guest_that_changes_the_engines_code_does_not_hold_it_up") {
         return;
     }
-    // mprotect(HOLE, 4096, RWX) by the engine's own instruction, which then goes on to the next entry of its table: rbx is in
-    // front of the entry, r12 counts. The table is ours to write; its second call never comes, for the code is changed meanwhile.
+    // mprotect(HOLE, 4096, RWX) by the engine's own instruction. The int3 that follows is caught by a handler, which fills the engine's
+    // code with jumps to themselves and then makes a call that the engine has to mirror.
     let mut visit = Visit::prepared();
     let (mut start, state) = (start(), xstate());
     start.context.xstate = state.len() as u32;
-    // r12 = 1: int3 follows, and with SIGTRAP handled the handler runs in our code.
     let registers = &mut start.context.registers;
-    (registers[3], registers[5]) = (1, DATA - 64 + 64);
+    // One entry of the table is left (r12), and its result goes behind rbx.
+    (registers[3], registers[5]) = (1, DATA);
     (registers[10], registers[14], registers[13], registers[12]) = (10, HOLE, PAGE, 7);
     registers[liar::home::RIP] = LET_THROUGH;
-    start.context.rseq = (0, 0, 0);
     let handler: Vec<u8> = [CODE, 0x0400_0000, CODE, 0].map(u64::to_le_bytes).concat();
     start.handlers = vec![(libc::SIGTRAP, handler)];
     start.eager = vec![CODE];
-    // The handler: fill the engine's code with jumps to themselves, then mmap.
     let mut code = vec![0x48, 0xbf];
     code.extend(HOLE.to_le_bytes());
     code.extend([0xb9, 32, 0, 0, 0, 0x66, 0xb8, 0xeb, 0xfe, 0xf3, 0x66, 0xab]); // 32 times `jmp .`
@@ -338,5 +336,5 @@ fn a_guest_that_changes_the_engines_code_does_not_hold_it_up() {
     let (seq, nr, _) = visit.call();
     assert_eq!(nr as i64, libc::SYS_mmap);
     visit.reply(seq, 0x7000_0000_0000);
-    visit.is_refused("did not end within");
+    visit.refuses("did not end within");
 }

@@ -15,7 +15,7 @@ const PAGE: usize = 4096;
 fn found_out(why: &str, lie: impl FnOnce(&mut Taken)) {
     let mut taken = Taken::new();
     lie(&mut taken);
-    taken.is_found_out(why);
+    taken.ends_found_out(why);
 }
 
 fn page(addr: u64) -> Up {
@@ -248,7 +248,7 @@ fn messages_out_of_their_phase_are_refused() {
     let early = |up: Up| {
         let mut taken = Taken::new();
         taken.say(&up, &[]);
-        taken.is_found_out("out of place");
+        taken.ends_found_out("out of place");
     };
     early(Up::AskClock);
     early(Up::Started);
@@ -306,30 +306,30 @@ const DS: usize = 23;
 #[test]
 fn registers_that_the_kernel_refuses_are_refused() {
     for (word, value) in [(FS_BASE, u64::MAX), (FS_BASE + 1, 1 << 63), (DS, 0xfff8), (DS + 2, 3 << 3)] {
-        home_with(|c, _| c.registers[word] = value).is_found_out("registers");
+        home_with(|c, _| c.registers[word] = value).ends_found_out("registers");
     }
-    home_with(|c, _| _ = c.registers.pop()).is_found_out("register set");
-    home_with(|c, _| c.registers.clear()).is_found_out("register set");
-    home_with(|c, _| c.xstate += 1).is_found_out("register set");
+    home_with(|c, _| _ = c.registers.pop()).ends_found_out("register set");
+    home_with(|c, _| c.registers.clear()).ends_found_out("register set");
+    home_with(|c, _| c.xstate += 1).ends_found_out("register set");
     // Bytes of the header that must be zero; a compacted format; MXCSR bits that do not exist.
-    home_with(|_, x| x[512 + 40] = 1).is_found_out("extended state");
-    home_with(|_, x| x[512 + 15] = 0x80).is_found_out("extended state");
-    home_with(|_, x| x[24..28].fill(0xff)).is_found_out("extended state");
+    home_with(|_, x| x[512 + 40] = 1).ends_found_out("extended state");
+    home_with(|_, x| x[512 + 15] = 0x80).ends_found_out("extended state");
+    home_with(|_, x| x[24..28].fill(0xff)).ends_found_out("extended state");
     let short = |c: &mut Context, x: &mut Vec<u8>| {
         x.truncate(100);
         c.xstate = 100;
     };
-    home_with(short).is_found_out("extended state");
+    home_with(short).ends_found_out("extended state");
 }
 
 #[test]
 fn registers_of_the_user_are_the_users_business() {
     // Selectors, flags of the system and addresses outside user space: the process may die of them, nothing else.
-    home_with(|c, _| c.registers[CS] = 0x10).is_home();
-    home_with(|c, _| c.registers[FLAGS] = u64::MAX & !(1 << 8)).is_home_or_dead();
-    home_with(|c, _| c.registers[RIP] = 1 << 63).is_home_or_dead();
-    home_with(|c, _| c.registers[RIP] = 0x8000_0000_0000).is_home_or_dead();
-    home_with(|c, _| c.registers[RSP] = u64::MAX).is_home_or_dead();
+    home_with(|c, _| c.registers[CS] = 0x10).comes_home();
+    home_with(|c, _| c.registers[FLAGS] = !(1 << 8)).comes_home_or_dies();
+    home_with(|c, _| c.registers[RIP] = 1 << 63).comes_home_or_dies();
+    home_with(|c, _| c.registers[RIP] = 0x8000_0000_0000).comes_home_or_dies();
+    home_with(|c, _| c.registers[RSP] = u64::MAX).comes_home_or_dies();
 }
 
 #[test]
@@ -343,17 +343,17 @@ fn signals_and_timers_that_nobody_sent() {
     // The program handles none, so those that the kernel takes end it, and only it.
     for number in [1, 9, 5, 34, 64] {
         for code in [0, 0x80, 1, -1, -6] {
-            home_with(|c, _| c.undelivered = vec![info(number, code)]).is_home_or_dead();
+            home_with(|c, _| c.undelivered = vec![info(number, code)]).comes_home_or_dies();
         }
     }
     for number in [0, 65, -1, 256 + 9, i32::MAX, i32::MIN] {
-        home_with(|c, _| c.undelivered = vec![info(number, 0)]).is_found_out("signal");
+        home_with(|c, _| c.undelivered = vec![info(number, 0)]).ends_found_out("signal");
     }
-    home_with(|c, _| c.undelivered = vec![vec![9; 3], Vec::new(), vec![0; 500]]).is_found_out("signal");
-    home_with(|c, _| c.undelivered = vec![info(40, -1); 5_000]).is_home_or_dead();
-    home_with(|c, _| c.timers = [[u64::MAX; 4]; 2]).is_home();
-    home_with(|c, _| (c.rseq, c.altstack) = ((u64::MAX - 5, 7, 9), vec![0xff; 24])).is_home_or_dead();
-    home_with(|c, _| (c.in_call, c.mask) = (Some(u64::MAX), u64::MAX)).is_home();
+    home_with(|c, _| c.undelivered = vec![vec![9; 3], Vec::new(), vec![0; 500]]).ends_found_out("signal");
+    home_with(|c, _| c.undelivered = vec![info(40, -1); 5_000]).comes_home_or_dies();
+    home_with(|c, _| c.timers = [[u64::MAX; 4]; 2]).comes_home();
+    home_with(|c, _| (c.rseq, c.altstack) = ((u64::MAX - 5, 7, 9), vec![0xff; 24])).comes_home_or_dies();
+    home_with(|c, _| (c.in_call, c.mask) = (Some(u64::MAX), u64::MAX)).comes_home();
 }
 
 #[test]
@@ -368,7 +368,7 @@ fn a_flood_of_questions_waits_for_those_who_ask() {
     }
     std::thread::sleep(Duration::from_millis(500));
     t.deputy.is_unharmed(0);
-    t.is_found_out_unheard("liar");
+    t.ends_found_out_unheard("liar");
 }
 
 #[test]
@@ -408,25 +408,25 @@ fn silence_and_half_a_frame_are_a_lost_node() {
     let mut stage = Stage::new();
     stage.limits.lost_after_ms = 600;
     let taken = Taken::on(stage);
-    taken.is_found_out("no answer within 600 ms");
+    taken.ends_found_out("no answer within 600 ms");
     let mut stage = Stage::new();
     stage.limits.lost_after_ms = 600;
     let taken = Taken::on(stage);
     // The header of a frame, and no more.
     taken.raw().write_all(&[5, 0, 0, 0, 0, 0, 1, 0]).unwrap();
-    taken.is_found_out("no answer within 600 ms");
+    taken.ends_found_out("no answer within 600 ms");
     let taken = Taken::new();
     taken.raw().write_all(&[0xff; 64]).unwrap();
-    taken.is_found_out("a frame of more than");
+    taken.ends_found_out("a frame of more than");
     let taken = Taken::new();
     taken
         .raw()
         .write_all(&[2, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18])
         .unwrap();
-    taken.is_found_out("tampered");
+    taken.ends_found_out("tampered");
     let taken = Taken::new();
     taken.raw().shutdown(std::net::Shutdown::Both).unwrap();
-    taken.is_found_out("closed the connection");
+    taken.ends_found_out("closed the connection");
 }
 
 #[test]
@@ -446,9 +446,9 @@ fn pages_that_wait_for_a_call_have_a_limit() {
             break;
         }
         t.chan.drain(Duration::from_secs(5));
-        if matches!(t.chan.next::<Down>(), Err(ChannelError::Closed | ChannelError::Io(_))) {
+        if matches!(t.chan.next_frame::<Down>(), Err(ChannelError::Closed | ChannelError::Io(_))) {
             break;
         }
     }
-    t.is_found_out("wait for a call");
+    t.ends_found_out("wait for a call");
 }

@@ -253,7 +253,7 @@ impl Channel {
     }
 
     /// The next frame, if a whole one has arrived.
-    pub fn next<T: DeserializeOwned>(&mut self) -> Result<Option<(T, Vec<u8>)>, ChannelError> {
+    pub fn next_frame<T: DeserializeOwned>(&mut self) -> Result<Option<(T, Vec<u8>)>, ChannelError> {
         let mut budget = TURN.div_ceil(AHEAD);
         while !self.advance()? {
             let more = self.read_on()?;
@@ -280,7 +280,7 @@ impl Channel {
     pub fn wait<T: DeserializeOwned>(&mut self, limit: Duration) -> Result<(T, Vec<u8>), ChannelError> {
         let begin = Instant::now();
         loop {
-            if let Some(frame) = self.next()? {
+            if let Some(frame) = self.next_frame()? {
                 return Ok(frame);
             }
             let timeout = ChannelError::Timeout(limit.as_millis() as u64);

@@ -53,7 +53,7 @@ fn changed(mut bytes: Vec<u8>, changes: &[(u16, u8)], cut: u16, more: &[u8]) -> 
         let at = usize::from(*at) % bytes.len();
         bytes[at] = *to;
     }
-    if cut % 3 == 0 {
+    if cut.is_multiple_of(3) {
         bytes.truncate(usize::from(cut));
     }
     bytes.extend(more);

@@ -202,7 +202,7 @@ impl Visit {
     }
 
     /// Refused: with a line for the log that names the liar and says `why`; and nothing is left.
-    pub fn is_refused(mut self, why: &str) {
+    pub fn refuses(mut self, why: &str) {
         while self.hear().is_ok() {}
         let text = self.stage.logged(why);
         assert!(text.contains("liar"), "{text}");
@@ -210,7 +210,7 @@ impl Visit {
     }
 
     /// Up to now nothing is wrong; it ends with the connection.
-    pub fn is_content(mut self) {
+    pub fn ends_content(mut self) {
         self.guest.is_unharmed(0);
         self.say(&Down::End, &[]);
         self.nothing_is_left();

@@ -156,14 +156,14 @@ impl Taken {
     }
 
     /// The helper has ended the process, and says that it was `liar` and `why`.
-    pub fn is_found_out(mut self, why: &str) {
+    pub fn ends_found_out(mut self, why: &str) {
         // Up to the end of the connection: home takes a little while to say goodbye to one who does not listen.
         while self.hear().is_ok() {}
-        self.is_found_out_unheard(why);
+        self.ends_found_out_unheard(why);
     }
 
     /// The same for a liar that does not listen.
-    pub fn is_found_out_unheard(mut self, why: &str) {
+    pub fn ends_found_out_unheard(mut self, why: &str) {
         let (outcome, detail) = self.stage.done();
         assert!(["failed", "lost"].contains(&outcome.as_str()), "{outcome}: {detail}");
         assert!(detail.contains("node liar") && detail.contains(why), "expected `{why}`: {detail}");
@@ -187,7 +187,7 @@ impl Taken {
     }
 
     /// The process is home and runs there; nothing of ours is in it.
-    pub fn is_home(mut self) {
+    pub fn comes_home(mut self) {
         let (outcome, detail) = self.stage.done();
         assert_eq!(outcome, "home", "{detail}");
         assert!(self.victim.try_wait().unwrap().is_none(), "it lives");
@@ -196,8 +196,8 @@ impl Taken {
         self.nothing_is_left();
     }
 
-    /// As `is_home`; or it has died at once of what it brought along, and alone.
-    pub fn is_home_or_dead(mut self) {
+    /// As `comes_home`; or it has died at once of what it brought along, and alone.
+    pub fn comes_home_or_dies(mut self) {
         let (outcome, detail) = self.stage.done();
         assert!(["home", "ended"].contains(&outcome.as_str()), "{outcome}: {detail}");
         self.nothing_is_left();
@@ -214,7 +214,7 @@ impl Taken {
         self.deputy.is_unharmed(0);
         let (context, xstate) = (self.start.context.clone(), self.xstate.clone());
         self.freeze(context, &xstate);
-        self.is_home();
+        self.comes_home();
     }
 
     fn nothing_is_left(&mut self) {

@@ -41,7 +41,7 @@ impl Guest {
         self.chan.flush()?;
         self.take_faults()?;
         // Pages may overtake; everything else keeps its order and waits for the loop.
-        while let Some((down, body)) = self.chan.next::<Down>()? {
+        while let Some((down, body)) = self.chan.next_frame::<Down>()? {
             match down {
                 Down::Pages(runs) => self.install(&runs, &body)?,
                 Down::End => return Err(GuestError::Ended),

@@ -224,7 +224,7 @@ impl Guest {
         while budget > 0 {
             let next = match self.stash.pop_front() {
                 Some(stashed) => Some(stashed),
-                None if ready[0] & 1 != 0 || self.chan.has_frame() => self.chan.next::<Down>()?,
+                None if ready[0] & 1 != 0 || self.chan.has_frame() => self.chan.next_frame::<Down>()?,
                 None => None,
             };
             let Some((down, body)) = next else { break };

@@ -49,7 +49,7 @@ impl Deputy {
         for _ in 0..32 {
             let Some(abroad) = self.abroad.as_mut().filter(|a| !a.chan.is_crowded()) else { break };
             let node = abroad.node.clone();
-            let next = abroad.chan.next::<Up>().map_err(|source| HomeError::Target { node, source })?;
+            let next = abroad.chan.next_frame::<Up>().map_err(|source| HomeError::Target { node, source })?;
             let Some((up, body)) = next else { break };
             self.on_up(up, body)?;
         }
