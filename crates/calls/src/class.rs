@@ -38,7 +38,7 @@ pub fn class(nr: u64, args: &[u64; 6]) -> Class {
             | libc::SYS_mprotect
             | libc::SYS_mremap
             | libc::SYS_madvise
-            | libc::SYS_brk => return Class::Memory,
+            | libc::SYS_brk => return memory(n, args),
             libc::SYS_getrusage | libc::SYS_times => return Class::CpuTime,
             libc::SYS_clock_gettime if clock_owner(args[0]).is_some() => return Class::CpuTime,
             libc::SYS_setitimer | libc::SYS_getitimer if is_native(nr, args) => {
@@ -53,6 +53,24 @@ pub fn class(nr: u64, args: &[u64; 6]) -> Class {
     match family::spec(nr, args) {
         Spec::Home(reason) => Class::Home(reason),
         Spec::Items(_) | Spec::Walk(_) => Class::Forward,
+    }
+}
+
+/// What can be done on both sides, in the same place and to the same effect, and what only home can do.
+fn memory(nr: c_long, args: &[u64; 6]) -> Class {
+    let flags = args[3] as i32;
+    let only_home = match nr {
+        // Bits 0..3 are the type: 2 is private; droppable memory and the like can't be mirrored.
+        libc::SYS_mmap => flags & 0xf != libc::MAP_PRIVATE || flags & (libc::MAP_GROWSDOWN | libc::MAP_HUGETLB) != 0,
+        libc::SYS_mremap => flags & libc::MREMAP_DONTUNMAP != 0 || args[1] == 0,
+        libc::SYS_madvise => args[2] as i32 == libc::MADV_REMOVE,
+        _ => false,
+    };
+    match nr {
+        libc::SYS_mmap if only_home => Class::Home("it called mmap in a way that only home can do"),
+        libc::SYS_mremap if only_home => Class::Home("it called mremap in a way that only home can do"),
+        _ if only_home => Class::Home("it called madvise in a way that only home can do"),
+        _ => Class::Memory,
     }
 }
 

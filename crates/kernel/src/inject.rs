@@ -6,6 +6,7 @@
 use crate::memory::ProcessMemory;
 use crate::ptrace::{Registers, Stop, Tracee};
 use std::io;
+use std::time::{Duration, Instant};
 
 /// Signals blocked while injected code runs: all but SIGTRAP. A blocked trap would still be reported, but the kernel would
 /// reset the program's handler for it on the way (`force_sig`).
@@ -42,6 +43,11 @@ pub const SINGLE_RETURN: u64 = 2;
 pub const TABLE: u64 = 4;
 /// Where the kernel returns to from a call of the table: the address a seccomp filter sees.
 pub const TABLE_RETURN: u64 = 33;
+/// Where a finished table stops (one past its int3).
+const TABLE_DONE: u64 = 47;
+/// Longest that injected calls may take: none of them waits. The code is in the program's memory, where others may have
+/// changed it: then it may never come to its end.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Entries that fit the table.
 pub const TABLE_ENTRIES: usize = 512;
 /// Bytes of table.
@@ -75,6 +81,9 @@ pub enum InjectError {
     /// Something else stopped the tracee.
     #[error("the process stopped unexpectedly ({0:?})")]
     Unexpected(Stop),
+    /// Somebody changed the code, or the process is not allowed to run.
+    #[error("calls that were injected did not end within {} ms", PATIENCE.as_millis())]
+    Stuck,
 }
 
 /// Registers that make `call` run at `ip`, other registers from `base`.
@@ -92,16 +101,23 @@ pub fn registers_for(base: &Registers, ip: u64, call: &Call) -> Registers {
     r
 }
 
-/// Waits for the trap at the end of injected code. Other stops that do not matter are continued.
-fn wait_trap(tracee: Tracee, step: bool) -> Result<(), InjectError> {
-    let mut stopped = false;
+/// Waits for the trap at `done`, the end of injected code. Other stops that do not matter are continued.
+fn wait_trap(tracee: Tracee, step: bool, done: u64) -> Result<(), InjectError> {
+    let (begun, mut stopped, mut trapped) = (Instant::now(), false, false);
     loop {
-        match tracee.wait(true)? {
-            Some(Stop::Signal(libc::SIGTRAP)) => {
-                if stopped {
-                    crate::signal::kill(tracee.pid, libc::SIGSTOP)?;
+        match tracee.wait_within(PATIENCE.saturating_sub(begun.elapsed()))? {
+            Some(Stop::Signal(libc::SIGTRAP)) if tracee.registers()?.rip == done => {
+                let again = [(stopped, libc::SIGSTOP), (trapped, libc::SIGTRAP)];
+                for (_, signal) in again.iter().filter(|a| a.0) {
+                    crate::signal::kill(tracee.pid, *signal)?;
                 }
                 return Ok(());
+            }
+            _ if begun.elapsed() >= PATIENCE => return Err(InjectError::Stuck),
+            Some(Stop::Signal(libc::SIGTRAP)) => {
+                // Not ours: somebody sent it. The only other one that is not blocked; put off in the same way as SIGSTOP.
+                trapped |= !step;
+                if step { tracee.step(0)? } else { tracee.cont(0)? }
             }
             // Also a group stop: it lasts, and shows again when the tracee is let go.
             Some(Stop::Event(_)) if step => tracee.step(0)?,
@@ -123,7 +139,7 @@ fn wait_trap(tracee: Tracee, step: bool) -> Result<(), InjectError> {
 pub fn step_call(tracee: Tracee, base: &Registers, syscall_ip: u64, call: &Call) -> Result<i64, InjectError> {
     tracee.set_registers(&registers_for(base, syscall_ip, call))?;
     tracee.step(0)?;
-    wait_trap(tracee, true)?;
+    wait_trap(tracee, true, syscall_ip + 2)?;
     Ok(tracee.registers()?.rax as i64)
 }
 
@@ -157,7 +173,7 @@ pub fn table_calls(
         r.r12 = chunk.len() as u64;
         tracee.set_registers(&r)?;
         tracee.cont(0)?;
-        wait_trap(tracee, false)?;
+        wait_trap(tracee, false, code + TABLE_DONE)?;
         if !memory.read_all(table, &mut bytes) {
             return Err(InjectError::Trace(io::Error::other("cannot read the call table")));
         }

@@ -11,6 +11,7 @@ pub mod notify;
 pub mod pagemap;
 pub mod pidfd;
 pub mod poll;
+pub mod privacy;
 pub mod procfs;
 pub mod ptrace;
 pub mod sandbox;

@@ -3,6 +3,7 @@
 use crate::check;
 use crate::signal::SigInfo;
 use std::io;
+use std::time::{Duration, Instant};
 
 /// General registers.
 pub type Registers = libc::user_regs_struct;
@@ -176,6 +177,27 @@ impl Tracee {
             out.extend_from_slice(&part[..got]);
             if got < AT_ONCE {
                 return out;
+            }
+        }
+    }
+
+    /// Waits for a change, at most `limit`.
+    pub fn wait_within(self, limit: Duration) -> io::Result<Option<Stop>> {
+        /// Most changes come within microseconds.
+        const LOOKS: u32 = 100;
+        let (begun, mut looks) = (Instant::now(), 0);
+        loop {
+            if let Some(stop) = self.wait(false)? {
+                return Ok(Some(stop));
+            }
+            if begun.elapsed() >= limit {
+                return Ok(None);
+            }
+            looks += 1;
+            if looks < LOOKS {
+                std::thread::yield_now();
+            } else {
+                crate::signal::wait_for_child(Duration::from_millis(10).min(limit));
             }
         }
     }

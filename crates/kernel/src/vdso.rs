@@ -3,6 +3,7 @@
 use crate::procfs::{self, Mapping};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
+use std::sync::OnceLock;
 
 /// Is this one of the kernel's special mappings that move with the vDSO?
 pub fn is_special(m: &Mapping) -> bool {
@@ -16,6 +17,10 @@ pub fn mappings(pid: i32) -> io::Result<Vec<Mapping>> {
 
 /// A fingerprint of this kernel's vDSO code and layout. Equal fingerprints: the mapping of one machine can stand in for the other's.
 pub fn fingerprint() -> io::Result<u64> {
+    static KNOWN: OnceLock<u64> = OnceLock::new();
+    if let Some(known) = KNOWN.get() {
+        return Ok(*known);
+    }
     let maps = mappings(std::process::id() as i32)?;
     let mut hash = DefaultHasher::new();
     for m in &maps {
@@ -27,7 +32,7 @@ pub fn fingerprint() -> io::Result<u64> {
         memory.read(v.start, &mut code);
         code.hash(&mut hash);
     }
-    Ok(hash.finish())
+    Ok(*KNOWN.get_or_init(|| hash.finish()))
 }
 
 /// Offset of a `syscall` instruction in the code.

@@ -23,8 +23,7 @@ pub struct AreaMap {
 impl AreaMap {
     /// Removes `[start, end)`.
     pub fn remove(&mut self, start: u64, end: u64) {
-        let hit: Vec<(u64, u64, Backing)> =
-            self.areas.range(..end).filter(|&(_, &(e, _))| e > start).map(|(&s, &(e, b))| (s, e, b)).collect();
+        let hit: Vec<(u64, u64, Backing)> = self.touching(start, end).collect();
         for (s, e, backing) in hit {
             self.areas.remove(&s);
             if s < start {
@@ -56,7 +55,14 @@ impl AreaMap {
 
     /// The parts of `[start, end)` that are areas.
     pub fn within(&self, start: u64, end: u64) -> Vec<(u64, u64, Backing)> {
-        self.iter().filter(|&(s, e, _)| e > start && s < end).map(|(s, e, b)| (s.max(start), e.min(end), b)).collect()
+        self.touching(start, end).map(|(s, e, b)| (s.max(start), e.min(end), b)).collect()
+    }
+
+    /// All areas that have something of `[start, end)`. They are disjoint: at most one begins before `start`.
+    fn touching(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64, Backing)> + '_ {
+        let before = self.areas.range(..start).next_back().filter(|&(_, &(e, _))| e > start && start < end);
+        let inside = self.areas.range(start..end.max(start));
+        before.into_iter().chain(inside).map(|(&s, &(e, b))| (s, e, b))
     }
 
     /// What mremap(2) did: `[old, old+old_len)` is now at `new` with `new_len` bytes.

@@ -33,6 +33,9 @@ pub enum ChannelError {
     /// Nothing came in time.
     #[error("no answer within {0} ms")]
     Timeout(u64),
+    /// The other side does not take what it is sent.
+    #[error("it has not taken what it was sent for {0} ms")]
+    NotTaken(u64),
 }
 
 /// The connection.
@@ -55,6 +58,8 @@ pub struct Channel {
     pub heard: Instant,
     /// When a frame was last sent.
     pub spoke: Instant,
+    /// When the socket last took bytes.
+    took: Instant,
 }
 
 /// A frame of which the header is here.
@@ -72,6 +77,8 @@ const HEADER: usize = 8;
 const UNSENT_BYTES: u32 = 512 * 1024;
 /// Bytes read ahead at once. What is missing of a larger frame is read straight into it.
 const AHEAD: usize = 64 * 1024;
+/// Bytes that may be queued before nothing more is taken from one who does not take them.
+const CROWDED: usize = 8 * 1024 * 1024;
 /// Bytes taken from the socket before the owner's other work has its turn.
 const TURN: usize = 1024 * 1024;
 
@@ -97,12 +104,18 @@ impl Channel {
             closed: false,
             heard: now,
             spoke: now,
+            took: now,
         })
     }
 
     /// For poll.
     pub fn raw(&self) -> RawFd {
         self.tcp.as_raw_fd()
+    }
+
+    /// The socket itself, for those who would write into it what is no frame.
+    pub fn socket(&self) -> io::Result<TcpStream> {
+        self.tcp.try_clone()
     }
 
     /// Name of the node at the other end, out of its verified certificate.
@@ -118,6 +131,19 @@ impl Channel {
     /// Has bytes that the socket did not take yet.
     pub fn wants_write(&self) -> bool {
         self.sent < self.out.len()
+    }
+
+    /// The other end asks for more than it takes. Nothing more is to be taken from it until it does: else it decides how much memory
+    /// this side needs.
+    pub fn is_crowded(&self) -> bool {
+        self.out.len() - self.sent > CROWDED
+    }
+
+    /// How long the other end has given no sign of life.
+    pub fn silent_for(&self) -> Duration {
+        // While nothing is taken from it, that it takes something is all that can be seen of it.
+        let last = if self.is_crowded() { self.heard.max(self.took) } else { self.heard };
+        last.elapsed()
     }
 
     /// Queues a frame and sends as much as the socket takes.
@@ -143,7 +169,10 @@ impl Channel {
         while self.wants_write() {
             match self.tcp.write(&self.out[self.sent..]) {
                 Ok(0) => return Err(ChannelError::Closed),
-                Ok(n) => self.sent += n,
+                Ok(n) => {
+                    self.sent += n;
+                    self.took = Instant::now();
+                }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e.into()),
@@ -212,7 +241,7 @@ impl Channel {
         match (&self.frame, have.first_chunk::<HEADER>()) {
             (Some(frame), _) => have.len() >= frame.missing(),
             // One that breaks a limit counts: it is an error to be taken.
-            (None, Some(header)) => Arriving::lengths(header).is_none_or(|(h, b)| have.len() >= HEADER + h + b + TAG),
+            (None, Some(header)) => lengths(header).is_none_or(|(h, b)| have.len() >= HEADER + h + b + TAG),
             (None, None) => false,
         }
     }
@@ -229,7 +258,7 @@ impl Channel {
     }
 
     /// The next frame, if a whole one has arrived.
-    pub fn next<T: DeserializeOwned>(&mut self) -> Result<Option<(T, Vec<u8>)>, ChannelError> {
+    pub fn next_frame<T: DeserializeOwned>(&mut self) -> Result<Option<(T, Vec<u8>)>, ChannelError> {
         let mut budget = TURN.div_ceil(AHEAD);
         while !self.advance()? {
             let more = self.read_on()?;
@@ -256,7 +285,7 @@ impl Channel {
     pub fn wait<T: DeserializeOwned>(&mut self, limit: Duration) -> Result<(T, Vec<u8>), ChannelError> {
         let begin = Instant::now();
         loop {
-            if let Some(frame) = self.next()? {
+            if let Some(frame) = self.next_frame()? {
                 return Ok(frame);
             }
             let timeout = ChannelError::Timeout(limit.as_millis() as u64);
@@ -264,6 +293,13 @@ impl Channel {
             pando_kernel::poll::wait(&[(self.raw(), self.wants_write())], left.as_micros() as i64)?;
             self.flush()?;
         }
+    }
+
+    /// Waits until everything queued has left. An error if that takes longer than `limit`.
+    pub fn deliver(&mut self, limit: Duration) -> Result<(), ChannelError> {
+        self.drain(limit);
+        self.flush()?;
+        if self.wants_write() { Err(ChannelError::NotTaken(limit.as_millis() as u64)) } else { Ok(()) }
     }
 
     /// Waits until everything queued has left, at most `limit`.
@@ -285,17 +321,17 @@ fn header(head: usize, body: usize) -> [u8; HEADER] {
     out
 }
 
-impl Arriving {
-    /// Bytes of head and body; none if that is more than allowed.
-    fn lengths(header: &[u8; HEADER]) -> Option<(usize, usize)> {
-        let [a, b, c, d, e, f, g, h] = *header;
-        let (head, body) = (u32::from_le_bytes([a, b, c, d]) as usize, u32::from_le_bytes([e, f, g, h]) as usize);
-        (head <= MAX_HEAD && body <= MAX_BODY).then_some((head, body))
-    }
+/// Bytes of head and body; none if that is more than allowed.
+pub(crate) fn lengths(header: &[u8; HEADER]) -> Option<(usize, usize)> {
+    let [a, b, c, d, e, f, g, h] = *header;
+    let (head, body) = (u32::from_le_bytes([a, b, c, d]) as usize, u32::from_le_bytes([e, f, g, h]) as usize);
+    (head <= MAX_HEAD && body <= MAX_BODY).then_some((head, body))
+}
 
+impl Arriving {
     fn new(header: [u8; HEADER]) -> Result<Arriving, ChannelError> {
         let limit = || ChannelError::Invalid(format!("a frame of more than {MAX_HEAD}+{MAX_BODY} bytes"));
-        let (head, body) = Arriving::lengths(&header).ok_or_else(limit)?;
+        let (head, body) = lengths(&header).ok_or_else(limit)?;
         Ok(Arriving { header, head, body, data: vec![0; head + body + TAG], have: 0 })
     }
 

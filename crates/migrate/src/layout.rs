@@ -3,9 +3,9 @@
 //! `[code page][table of calls][scratch page]`. At home it holds the deputy's injected code, abroad also the table
 //! by which the guest's memory is changed.
 
+use pando_kernel::PAGE;
 use pando_kernel::inject::TABLE_BYTES;
 use pando_kernel::procfs::Mapping;
-use pando_kernel::{PAGE, page_ceil};
 
 /// Bytes in the hole.
 pub const HOLE_BYTES: u64 = PAGE + TABLE_BYTES + PAGE;
@@ -32,7 +32,7 @@ pub fn by_page(addr: u64, len: u64) -> impl Iterator<Item = (u64, u64)> {
     let mut at = addr;
     std::iter::from_fn(move || {
         (at < end).then(|| {
-            let stop = page_ceil(at + 1).min(end);
+            let stop = (at | (PAGE - 1)).saturating_add(1).min(end);
             let part = (at, stop - at);
             at = stop;
             part
@@ -49,5 +49,6 @@ mod tests {
         let parts: Vec<_> = by_page(0x0fff, 0x1002).collect();
         assert_eq!(parts, vec![(0x0fff, 1), (0x1000, 0x1000), (0x2000, 1)]);
         assert_eq!(by_page(0x1000, 0).count(), 0);
+        assert_eq!(by_page(u64::MAX - 5, 100).collect::<Vec<_>>(), vec![(u64::MAX - 5, 5)]);
     }
 }

@@ -3,15 +3,17 @@
 //! `docs/engine.md` has the design in one page.
 
 mod area;
-mod channel;
+pub mod channel;
 pub mod control;
+#[cfg(test)]
+mod fuzz;
 mod guest;
 mod hold;
 mod home;
 pub mod inspect;
 mod layout;
 mod link;
-mod message;
+pub mod message;
 mod seal;
 
 /// Runs `pando __deputy`: reads a [`control::DeputyOrder`] from standard input, moves the process, stays

@@ -18,8 +18,17 @@ pub const CLOCK_QUESTIONS: usize = 4;
 /// Most areas of memory a process may have.
 pub const MAX_AREAS: usize = 65_536;
 
+/// Longest sentence of another node that is passed on to people.
+const MAX_SAID: usize = 300;
+
+/// What another node said, or what is said about it, fit for one line of a log.
+pub fn said(text: &str) -> String {
+    text.chars().take(MAX_SAID).map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
 /// What home offers when it asks a node to take a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(bolero::TypeGenerator))]
 pub struct Offer {
     /// Lowest version spoken.
     pub version_min: u16,
@@ -45,6 +54,7 @@ pub struct Offer {
 
 /// A stretch of the address space.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(bolero::TypeGenerator))]
 pub struct Area {
     /// First byte.
     pub start: u64,
@@ -58,6 +68,7 @@ pub struct Area {
 
 /// One of the kernel's own mappings (vDSO and its data).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(bolero::TypeGenerator))]
 pub struct Special {
     /// First byte.
     pub start: u64,
@@ -69,6 +80,7 @@ pub struct Special {
 
 /// The layout a target prepares before the freeze.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(bolero::TypeGenerator))]
 pub struct Layout {
     /// Where the injected code goes.
     pub hole: u64,
@@ -84,6 +96,7 @@ pub struct Layout {
 
 /// Everything of a process that is not memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(bolero::TypeGenerator))]
 pub struct Context {
     /// General registers, `user_regs_struct` as 27 words.
     pub registers: Vec<u64>,
@@ -105,6 +118,7 @@ pub struct Context {
 
 /// What a guest starts with, beside the context.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(bolero::TypeGenerator))]
 pub struct Start {
     /// Registers and the like.
     pub context: Context,
@@ -134,6 +148,7 @@ pub struct Start {
 
 /// Pages that lie together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(bolero::TypeGenerator))]
 pub struct Run {
     /// Address of the first.
     pub addr: u64,
@@ -148,6 +163,7 @@ pub type Span = (u64, u32);
 
 /// Home to guest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(bolero::TypeGenerator))]
 pub enum Down {
     /// Will you take it?
     Offer(Offer),
@@ -195,6 +211,7 @@ pub enum Down {
 
 /// Guest to home.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(bolero::TypeGenerator))]
 pub enum Up {
     /// Yes, with this version. `post_copy`: pages may follow after the start.
     Agree {
@@ -252,49 +269,4 @@ pub enum Up {
     Usage(u64),
     /// Still here.
     Ping,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// xorshift64*: small, seeded, the same everywhere.
-    fn next(state: &mut u64) -> u64 {
-        *state ^= *state >> 12;
-        *state ^= *state << 25;
-        *state ^= *state >> 27;
-        state.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    #[test]
-    fn no_bytes_of_another_machine_make_the_decoders_panic() {
-        let good = [
-            postcard::to_stdvec(&Up::Pull(0x1000, 16)).expect("encodes"),
-            postcard::to_stdvec(&Up::Call { seq: 1, nr: 0, args: [7; 6], inputs: vec![(1, 2)], signals: 0 })
-                .expect("encodes"),
-            postcard::to_stdvec(&Down::Reply { seq: 9, ret: -4, outputs: vec![(5, 6)] }).expect("encodes"),
-            postcard::to_stdvec(&Down::Signal(vec![1; 128])).expect("encodes"),
-        ];
-        let mut state = 0x9a_7d0u64;
-        for round in 0..200_000 {
-            let mut bytes = good[round % good.len()].clone();
-            for _ in 0..1 + next(&mut state) % 4 {
-                let at = next(&mut state) as usize % bytes.len();
-                bytes[at] = next(&mut state) as u8;
-            }
-            if round % 3 == 0 {
-                bytes.truncate(next(&mut state) as usize % bytes.len());
-            }
-            // Whatever comes out, it came out: a value or an error, never a panic or a huge allocation.
-            let _ = postcard::from_bytes::<Up>(&bytes);
-            let _ = postcard::from_bytes::<Down>(&bytes);
-        }
-    }
-
-    #[test]
-    fn messages_survive_the_way() {
-        let up = Up::Call { seq: 3, nr: 1, args: [1, 2, 3, 4, 5, 6], inputs: vec![(0x7fff_0000, 12)], signals: 2 };
-        let bytes = postcard::to_stdvec(&up).expect("encodes");
-        assert_eq!(postcard::from_bytes::<Up>(&bytes), Ok(up));
-    }
 }

@@ -7,7 +7,7 @@ use crate::control::{GuestOrder, Report};
 use crate::hold::{Holds, Side};
 use crate::layout::{HOLE_BYTES, SCRATCH, TABLE, TOP};
 use crate::link::Link;
-use crate::message::{Area, CLOCK_QUESTIONS, Down, Layout, MAX_AREAS, Offer, Start, Up, VERSION};
+use crate::message::{Area, CLOCK_QUESTIONS, Down, Layout, MAX_AREAS, Offer, Special, Start, Up, VERSION, said};
 use pando_kernel::inject::{self, Call, call};
 use pando_kernel::memory::ProcessMemory;
 use pando_kernel::notify::{self, Allowed, Listener};
@@ -22,6 +22,8 @@ use std::os::fd::FromRawFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+/// Most bytes in one of the kernel's own mappings.
+const MAX_SPECIAL: u64 = 1 << 20;
 /// First of the uids that guests run under in system mode; each slot has its own.
 const FIRST_UID: u32 = 0x7000_0000;
 /// The longest wait for this machine's clock to reach what the program has seen, nanoseconds.
@@ -42,6 +44,10 @@ const HELPER_CALLS: [u32; 10] = [
     libc::SYS_close as u32,
 ];
 
+#[cfg(test)]
+#[path = "fuzz.rs"]
+mod fuzz;
+
 /// Speaks with home up to the start. None: declined, politely.
 pub(super) fn receive(order: GuestOrder, link: &mut Link) -> Result<Option<Guest>> {
     // SAFETY: the daemon passes the accepted connection as descriptor 3 (GuestOrder); nothing else here owns it.
@@ -51,16 +57,24 @@ pub(super) fn receive(order: GuestOrder, link: &mut Link) -> Result<Option<Guest
     let config = identity.server_config().map_err(|e| protocol(e.to_string()))?;
     let tls = rustls::ServerConnection::new(config).map_err(|e| protocol(e.to_string()))?;
     let limit = Duration::from_millis(order.limits.connect_ms);
-    let mut chan = Channel::establish(tcp, tls.into(), limit)?;
-    let (Down::Offer(offer), _) = chan.wait::<Down>(limit)? else {
+    let chan = Channel::establish(tcp, tls.into(), limit)?;
+    let who = chan.peer().unwrap_or_default();
+    take_in(order, chan, link).inspect_err(|e| link.log("warn", said(&format!("refused a process of node {who}: {e}"))))
+}
+
+fn take_in(order: GuestOrder, mut chan: Channel, link: &mut Link) -> Result<Option<Guest>> {
+    let protocol = |e: String| GuestError::Protocol(e);
+    let limit = Duration::from_millis(order.limits.connect_ms);
+    let (Down::Offer(mut offer), _) = chan.wait::<Down>(limit)? else {
         return Err(protocol("the first message is not an offer".into()));
     };
+    offer.command = said(&offer.command);
     if chan.peer().as_deref() != Some(offer.home.as_str()) {
         let who = chan.peer().unwrap_or_default();
         return Err(protocol(format!("{who} offers a process in the name of {}", offer.home)));
     }
     Holds::new(order.holds.as_deref(), Side::Guest, offer.pid).at("connect");
-    if let Some(why) = order.refuse.clone().or_else(|| reason_to_decline(&offer)) {
+    if let Some(why) = order.refuse.clone().or_else(|| reason_to_decline(&offer)).map(|why| said(&why)) {
         chan.send(&Up::Decline(why.clone()), &[])?;
         chan.drain(Duration::from_secs(1));
         link.log("info", format!("declined process {} of {}: {why}", offer.pid, offer.home));
@@ -82,12 +96,11 @@ pub(super) fn receive(order: GuestOrder, link: &mut Link) -> Result<Option<Guest
         limits: layout.limits.clone(),
     };
     let mut guest = prepare(order, offer, chan, &plan, &layout)?;
+    guest.link = std::mem::replace(link, Link::new(""));
     // From here on a failure must end the sandbox.
-    let outcome = guest.start_up(&layout, link);
-    match outcome {
+    match guest.start_up(&layout) {
         Ok(()) => Ok(Some(guest)),
         Err(e) => {
-            guest.link.log("warn", format!("the guest could not be built: {e}"));
             guest.finish(Err(e));
             Ok(None)
         }
@@ -148,11 +161,36 @@ fn check_layout(layout: &Layout) -> Result<()> {
     if !layout.hole.is_multiple_of(PAGE) || layout.hole < 1 << 32 || layout.hole > TOP - (1 << 32) {
         return bad("a hole outside user space");
     }
-    let ranges = layout.special.iter().map(|s| (s.start, s.end));
-    if layout.special.len() > 8 || ranges.clone().any(|(s, e)| !valid(s, e)) {
+    let as_area = |s: &Special| Area { start: s.start, end: s.end, prot: 1, stack: false };
+    let special: Vec<Area> = layout.special.iter().map(as_area).collect();
+    if special.len() > 8 || special.iter().any(|s| s.end - s.start.min(s.end) > MAX_SPECIAL) {
         return bad("strange kernel mappings");
     }
+    let known = |r: u32| [libc::RLIMIT_STACK, libc::RLIMIT_CPU, libc::RLIMIT_CORE].contains(&r);
+    if layout.limits.iter().any(|&(r, soft, hard)| !known(r) || soft > hard || (r == libc::RLIMIT_CORE && hard > 0)) {
+        return bad("limits that are not a guest's");
+    }
+    check_areas(&special, layout.hole)?;
+    let apart = |a: &Area| special.iter().all(|s| a.end <= s.start || a.start >= s.end);
+    if !layout.areas.iter().all(apart) {
+        return bad("areas where the kernel's mappings are");
+    }
     check_areas(&layout.areas, layout.hole)
+}
+
+/// What a start says beside the layout of memory.
+fn check_start(start: &Start) -> Result<()> {
+    let bad = |why: &str| Err(GuestError::Protocol(format!("a start with {why}")));
+    if start.signals.max(start.calls) > 1 << 62 || start.brk > TOP {
+        return bad("numbers that nobody has counted to");
+    }
+    if start.handlers.iter().any(|(number, action)| !(1..=64).contains(number) || action.len() != 32) {
+        return bad("strange signal handlers");
+    }
+    if ![0, 24].contains(&start.altstack.len()) {
+        return bad("a strange signal stack");
+    }
+    Ok(())
 }
 
 fn valid(start: u64, end: u64) -> bool {
@@ -222,7 +260,6 @@ fn prepare(order: GuestOrder, offer: Offer, chan: Channel, plan: &Plan, layout: 
         attach: None,
         waiting: Vec::new(),
         early: None,
-        parts: Vec::new(),
         stash: VecDeque::new(),
         seq: 0,
         signals: 0,
@@ -251,7 +288,7 @@ impl Guest {
         Ok(inject::table_calls(self.tracee, &self.memory, base, self.hole, self.hole + TABLE, calls)?)
     }
 
-    fn start_up(&mut self, layout: &Layout, link: &mut Link) -> Result<()> {
+    fn start_up(&mut self, layout: &Layout) -> Result<()> {
         let regs = at("registers", self.tracee.registers())?;
         at("mask", self.tracee.set_signal_mask(inject::QUIET))?;
         if self.memory.write(self.hole, &inject::CODE) != inject::CODE.len() {
@@ -267,11 +304,11 @@ impl Guest {
                 (Down::Pages(runs), body) => self.install(&runs, &body)?,
                 (Down::Ping, _) => {}
                 (Down::End, _) => return Err(GuestError::Ended),
-                (other, _) => return Err(GuestError::Protocol(format!("a start was expected, not {other:?}"))),
+                (other, _) => return Err(GuestError::Protocol(said(&format!("a start was expected, not {other:?}")))),
             }
         };
         self.hold("send");
-        link.report(Report::Hello {
+        self.link.report(Report::Hello {
             role: "guest".into(),
             helper: std::process::id(),
             pid: self.offer.pid as u32,
@@ -369,9 +406,10 @@ impl Guest {
     fn start(&mut self, base: &Registers, start: &Start, body: &[u8]) -> Result<()> {
         let context = &start.context;
         let protocol = |why: &str| GuestError::Protocol(why.into());
+        check_start(start)?;
         self.adjust(base, &start.areas)?;
         let (xstate, pages) = body.split_at_checked(context.xstate as usize).ok_or_else(|| protocol("a short body"))?;
-        if pages.len() != start.eager.len() * PAGE as usize {
+        if start.eager.len().checked_mul(PAGE as usize) != Some(pages.len()) {
             return Err(protocol("a short body"));
         }
         // The kernel reads it when rseq is registered, and nobody brings pages while that runs.
@@ -398,7 +436,8 @@ impl Guest {
         for info in &context.undelivered {
             self.take_signal(info)?;
         }
-        let behind = start.clock as i64 - (clock::monotonic_ns() as i64 + self.monotonic_offset);
+        let here = (clock::monotonic_ns() as i64).wrapping_add(self.monotonic_offset);
+        let behind = (start.clock as i64).saturating_sub(here);
         if behind > 0 {
             std::thread::sleep(Duration::from_nanos(behind.min(MAX_BEHIND_NS) as u64));
         }

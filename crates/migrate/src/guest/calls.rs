@@ -71,9 +71,6 @@ impl Guest {
         match pando_calls::class(held.nr, &held.args) {
             Class::Home(reason) => Some(reason.to_string()),
             Class::Native => Some(format!("it called {name}")),
-            Class::Memory if self.map_goes_home(held) => {
-                Some(format!("it called {name} in a way that only home can do"))
-            }
             Class::Forward if self.looks_at_itself(held) => Some("it looks at its own memory through /proc".into()),
             // It asks for signals that already wait here: home must have them first.
             Class::Forward if held.nr == libc::SYS_rt_sigtimedwait as u64 && !self.undelivered.is_empty() => {
@@ -96,21 +93,6 @@ impl Guest {
         let last = text.rsplit(|&b| b == b'/').next().unwrap_or_default();
         let shows: [&[u8]; 7] = [b"mem", b"cmdline", b"environ", b"pagemap", b"smaps", b"smaps_rollup", b"clear_refs"];
         text.starts_with(b"/proc/") && shows.contains(&last)
-    }
-
-    fn map_goes_home(&self, held: &Held) -> bool {
-        let a = &held.args;
-        match held.nr as i64 {
-            libc::SYS_mmap => {
-                let flags = a[3] as i32;
-                let odd = libc::MAP_SHARED | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB;
-                // Bits 0..3 are the type: 2 is private; droppable memory and the like can't be mirrored.
-                flags & odd & !libc::MAP_PRIVATE != 0 || flags & 0xf != libc::MAP_PRIVATE
-            }
-            libc::SYS_mremap => a[3] & libc::MREMAP_DONTUNMAP as u64 != 0 || a[1] == 0,
-            libc::SYS_madvise => a[2] as i32 == libc::MADV_REMOVE,
-            _ => false,
-        }
     }
 
     /// Calls that need neither home nor the guest's kernel.
@@ -214,7 +196,7 @@ impl Guest {
 
     /// Reads what is present of an input. Absent pages are up to date at home.
     fn collect(&mut self, range: &Range, large: bool, spans: &mut Vec<Span>, bytes: &mut Vec<u8>) -> Result<()> {
-        if !large || range.len < 4096 {
+        if !large || (range.len < 4096 && bytes.len() + range.len as usize <= INLINE) {
             for (addr, len) in by_page(range.addr, range.len) {
                 let mut buf = vec![0; len as usize];
                 if self.memory.read_all(addr, &mut buf) {
@@ -252,6 +234,16 @@ impl Guest {
         Ok(())
     }
 
+    /// What the call that runs at home has written, before its answer comes: so much may be written that it is not kept until then.
+    pub(super) fn on_output(&mut self, addr: u64, bytes: &[u8]) -> Result<()> {
+        let waits = matches!(self.call, Some(Held { stage: Stage::Sent(_), .. })) || self.attach.is_some();
+        if !waits || !self.is_programs(addr, bytes.len() as u64) {
+            return Err(GuestError::Protocol(format!("output at {addr:#x}, which no call writes")));
+        }
+        self.write_out(addr, bytes);
+        Ok(())
+    }
+
     /// Home's answer to the held call.
     pub(super) fn on_answer(&mut self, down: Down, body: Vec<u8>) -> Result<()> {
         let (Down::Reply { seq, .. } | Down::Interrupted { seq, .. }) = &down else { return Ok(()) };
@@ -268,21 +260,20 @@ impl Guest {
         self.call = None;
         match down {
             Down::Interrupted { code, .. } => {
-                // What the kernel wrote before it gave up (the time that remains, for one).
-                for (addr, bytes) in std::mem::take(&mut self.parts) {
-                    self.write_out(addr, &bytes);
-                }
                 if ![-512, -513, -514, -516].contains(&code) {
                     return Err(GuestError::Protocol(format!("restart code {code}")));
                 }
                 self.break_off(held, code)
             }
             Down::Reply { ret, outputs, .. } => {
-                let mut parts = std::mem::take(&mut self.parts);
+                let mut parts = Vec::new();
                 let mut rest = body.as_slice();
                 for (addr, len) in outputs {
                     let short = || GuestError::Protocol("a short reply".into());
                     let (bytes, tail) = rest.split_at_checked(len as usize).ok_or_else(short)?;
+                    if !self.is_programs(addr, u64::from(len)) {
+                        return Err(GuestError::Protocol(format!("a reply that writes at {addr:#x}")));
+                    }
                     parts.push((addr, bytes.to_vec()));
                     rest = tail;
                 }
@@ -320,7 +311,7 @@ impl Guest {
             Class::Native => {
                 // The end of a handler (handler_returns): what is in its frame is now home's mask, too.
                 let mask = pando_kernel::procfs::stack_pointer(self.body.pid).ok();
-                let mask = mask.and_then(|sp| self.memory.word(sp + super::stops::FRAME_MASK - 8));
+                let mask = mask.and_then(|sp| self.memory.word(sp.wrapping_add(super::stops::FRAME_MASK - 8)));
                 self.home_mask = mask.map_or(self.home_mask, |m| m & !UNBLOCKABLE);
                 self.run_natively(&held)
             }
@@ -345,7 +336,7 @@ impl Guest {
     fn handler_returns(&mut self, held: Held) -> Result<()> {
         let stack = at("the guest's stack pointer", pando_kernel::procfs::stack_pointer(self.body.pid))?;
         // The return address has been popped; see FRAME_MASK in stops.rs.
-        let place = stack + super::stops::FRAME_MASK - 8;
+        let place = stack.wrapping_add(super::stops::FRAME_MASK - 8);
         match self.memory.word(place).map(|m| m & !UNBLOCKABLE) {
             // While another call runs at home, nothing can be said to it; the next change of the mask will.
             Some(mask) if mask != self.home_mask && self.attach.is_none() => {
@@ -391,7 +382,7 @@ impl Guest {
 
     /// CPU time is home's part plus all parts abroad.
     fn add_cpu_time(&self, held: &Held, parts: &mut [(u64, Vec<u8>)]) {
-        let here = self.cpu_before_ns + self.cpu_ns();
+        let here = self.cpu_before_ns.saturating_add(self.cpu_ns());
         let Some((_, bytes)) = parts.first_mut() else { return };
         let mut add = |at: usize, value: u64| {
             if let Some(slot) = bytes.get_mut(at..at + 8) {
@@ -427,7 +418,7 @@ fn carry(bytes: &mut [u8], unit: u64) {
     let word = |b: &[u8]| u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]);
     if bytes.len() >= 16 {
         let (seconds, part) = (word(&bytes[..8]), word(&bytes[8..16]));
-        bytes[..8].copy_from_slice(&(seconds + part / unit).to_le_bytes());
+        bytes[..8].copy_from_slice(&seconds.wrapping_add(part / unit).to_le_bytes());
         bytes[8..16].copy_from_slice(&(part % unit).to_le_bytes());
     }
 }

@@ -2,12 +2,18 @@
 
 use super::{Guest, GuestError, Result, at};
 use crate::area::Backing;
-use crate::message::{CHUNK, Down, Run, Up};
+use crate::message::{CHUNK, Down, MAX_BODY, Run, Up};
 use pando_kernel::{PAGE, poll};
 use std::os::fd::AsRawFd;
 
 /// Pages asked for at a fault: the one and its neighbours above.
 const CLUSTER: u64 = 16;
+/// Most messages that may wait while only pages are taken, and the bytes of their bodies.
+const MAX_STASH: usize = 4096;
+const MAX_STASH_BYTES: usize = 64 * MAX_BODY;
+/// Most runs in one message, and bytes in one run.
+const MAX_RUNS: usize = 1024;
+const MAX_RUN: u64 = 2 * CHUNK as u64;
 /// How far below the stack a fault may be to count as its growth (the kernel has already checked its own limits).
 const STACK_REACH: u64 = 1 << 33;
 
@@ -35,10 +41,15 @@ impl Guest {
         self.chan.flush()?;
         self.take_faults()?;
         // Pages may overtake; everything else keeps its order and waits for the loop.
-        while let Some((down, body)) = self.chan.next::<Down>()? {
+        while let Some((down, body)) = self.chan.next_frame::<Down>()? {
             match down {
                 Down::Pages(runs) => self.install(&runs, &body)?,
+                Down::End => return Err(GuestError::Ended),
+                Down::Ping => {}
                 other => self.stash.push_back((other, body)),
+            }
+            if self.stash.len() > MAX_STASH || self.stash.iter().map(|s| s.1.len()).sum::<usize>() > MAX_STASH_BYTES {
+                return Err(GuestError::Protocol("more than can wait while a page is missing".into()));
             }
         }
         self.heartbeat()
@@ -74,9 +85,12 @@ impl Guest {
     pub(super) fn install(&mut self, runs: &[Run], body: &[u8]) -> Result<()> {
         let mut rest = body;
         let short = || GuestError::Protocol("a page message with the wrong length".into());
+        if runs.len() > MAX_RUNS {
+            return Err(short());
+        }
         for run in runs {
             let len = u64::from(run.pages) * PAGE;
-            if !run.addr.is_multiple_of(PAGE) || len > 2 * CHUNK as u64 * PAGE || run.addr.checked_add(len).is_none() {
+            if !run.addr.is_multiple_of(PAGE) || len > MAX_RUN || run.addr.checked_add(len).is_none() {
                 return Err(short());
             }
             if run.zero {

@@ -262,7 +262,7 @@ impl Guest {
         } else {
             let Some(caller) = self.memory.word(regs.rsp) else { return false };
             regs.rip = caller;
-            regs.rsp += 8;
+            regs.rsp = regs.rsp.wrapping_add(8);
         }
         regs.orig_rax = u64::MAX;
         true

@@ -17,6 +17,10 @@ fn map(start: u64, end: u64, prot: u64) -> Call {
 impl Guest {
     /// Home did `held` with result `ret`: do the same here and let the guest go on with that result.
     pub(super) fn mirror(&mut self, held: &Held, ret: i64) -> Result<()> {
+        if let Some((start, len)) = self.changed(held, ret as u64).into_iter().find(|&(s, l)| !self.is_programs(s, l)) {
+            let name = pando_calls::name(held.nr);
+            return Err(GuestError::Protocol(format!("{name} that changes {len:#x} bytes at {start:#x}")));
+        }
         let calls = self.mirrored(held, ret as u64);
         if calls.is_empty() {
             self.after_mirror(held, ret as u64)?;
@@ -28,7 +32,13 @@ impl Guest {
             match at("wait", self.tracee.wait(true))? {
                 Some(Stop::Event(_)) => break,
                 Some(Stop::Gone(status)) => return Err(GuestError::Died(status)),
-                Some(Stop::Signal(signal)) => self.deliver(signal)?,
+                Some(Stop::Signal(signal)) => {
+                    self.deliver(signal)?;
+                    if self.stopped {
+                        // It is held for home to judge the signal. The stop that was asked for comes while calls are injected.
+                        break;
+                    }
+                }
                 _ => at("continue", self.tracee.cont(0))?,
             }
         }
@@ -45,11 +55,25 @@ impl Guest {
         at("registers", self.tracee.set_registers(&regs))?;
         at("mask", self.tracee.set_signal_mask(mask))?;
         self.after_mirror(held, ret as u64)?;
-        if self.paused || self.leaving.freezing() {
+        if self.stopped || self.paused || self.leaving.freezing() {
             self.stopped = true;
             return Ok(());
         }
         at("continue", self.tracee.cont(0))
+    }
+
+    /// What the mirrored call changes: begin and length. Home's result is one of the ends.
+    fn changed(&self, held: &Held, ret: u64) -> Vec<(u64, u64)> {
+        let a = &held.args;
+        match held.nr as i64 {
+            libc::SYS_mmap => vec![(ret, page_ceil(a[1]))],
+            libc::SYS_mremap => vec![(a[0], page_ceil(a[1])), (ret, page_ceil(a[2]))],
+            libc::SYS_brk => {
+                let (old, new) = (page_ceil(self.brk), page_ceil(ret));
+                vec![(old.min(new), old.abs_diff(new))]
+            }
+            _ => vec![(a[0], page_ceil(a[1]))],
+        }
     }
 
     /// The calls to make here.

@@ -11,8 +11,9 @@ use crate::area::AreaMap;
 use crate::channel::{Channel, ChannelError};
 use crate::control::{Command, GuestOrder, Report};
 use crate::hold::{Holds, Side};
+use crate::layout::{HOLE_BYTES, TOP};
 use crate::link::Link;
-use crate::message::{Down, Offer, Up};
+use crate::message::{Down, Offer, Up, said};
 use leave::Leaving;
 use pando_kernel::memory::ProcessMemory;
 use pando_kernel::notify::Listener;
@@ -119,8 +120,6 @@ pub(crate) struct Guest {
     waiting: Vec<SigInfo>,
     /// Its reply, when that came first.
     early: Option<(Down, Vec<u8>)>,
-    /// Output bytes that came before their reply.
-    parts: Vec<(u64, Vec<u8>)>,
     /// Messages that wait while only pages could be served.
     stash: VecDeque<(Down, Vec<u8>)>,
     seq: u64,
@@ -161,13 +160,12 @@ pub fn main() -> i32 {
     let mut link = Link::new(&order.engine_socket);
     match build::receive(order, &mut link) {
         Ok(Some(mut guest)) => {
-            guest.link = std::mem::replace(&mut link, Link::new(""));
             let end = guest.run();
             guest.finish(end)
         }
         Ok(None) => 0,
         Err(e) => {
-            link.log("warn", format!("a process could not be taken in: {e}"));
+            link.log("warn", said(&format!("a process could not be taken in: {e}")));
             1
         }
     }
@@ -234,7 +232,7 @@ impl Guest {
         while budget > 0 {
             let next = match self.stash.pop_front() {
                 Some(stashed) => Some(stashed),
-                None if ready[0] & 1 != 0 || self.chan.has_frame() => self.chan.next::<Down>()?,
+                None if ready[0] & 1 != 0 || self.chan.has_frame() => self.chan.next_frame::<Down>()?,
                 None => None,
             };
             let Some((down, body)) = next else { break };
@@ -262,10 +260,8 @@ impl Guest {
                 self.pulls.remove(&addr);
                 self.want_home(format!("it touched memory at {addr:#x} that only home can judge"))
             }
-            Down::Output(addr) => {
-                self.parts.push((addr, body));
-                Ok(())
-            }
+            Down::Output(_) if frozen => Ok(()),
+            Down::Output(addr) => self.on_output(addr, &body),
             Down::Reply { .. } | Down::Interrupted { .. } => self.on_answer(down, body),
             Down::Signal(info) => self.on_signal(&info),
             Down::Pause => {
@@ -284,9 +280,15 @@ impl Guest {
             Down::End => Err(GuestError::Ended),
             Down::Ping => Ok(()),
             Down::Offer(_) | Down::Clock(..) | Down::Prepare(_) | Down::Start(_) => {
-                Err(GuestError::Protocol(format!("a message out of place: {down:?}")))
+                Err(GuestError::Protocol(said(&format!("a message out of place: {down:?}"))))
             }
         }
+    }
+
+    /// Is all of this the program's, or could it be? Nothing that home says may touch the engine's own pages.
+    pub(crate) fn is_programs(&self, addr: u64, len: u64) -> bool {
+        let end = addr.saturating_add(len);
+        end <= TOP && (end <= self.hole || addr >= self.hole + HOLE_BYTES)
     }
 
     /// Asks the guest to stop.
@@ -352,7 +354,7 @@ impl Guest {
             Err(e @ (GuestError::Home(_) | GuestError::Lost(_))) => {
                 ("lost", "warn", format!("its home {} is out of reach: {e}; its guest here was ended", self.offer.home))
             }
-            Err(e) => ("failed", "error", e.to_string()),
+            Err(e) => ("failed", "error", said(&e.to_string())),
         };
         if outcome == "failed" {
             let _ = self.chan.send(&Up::Failed(detail.clone()), &[]);

@@ -117,7 +117,7 @@ impl Guest {
             }
         }
         let regs = at("registers", self.tracee.registers())?;
-        self.memory.write(regs.rsp + FRAME_MASK, &mask.to_le_bytes());
+        self.memory.write(regs.rsp.wrapping_add(FRAME_MASK), &mask.to_le_bytes());
         if std::mem::take(&mut self.interrupting) {
             self.interrupt()?;
         }

@@ -4,7 +4,7 @@ use super::calls::STARVED;
 use super::{Deputy, End, HomeError, Result, Thread, Wish, at, offer, target};
 use crate::channel::ChannelError;
 use crate::control::{Command, Destination};
-use crate::message::{Down, Up};
+use crate::message::{Down, Up, said};
 use pando_kernel::{poll, procfs};
 use std::os::fd::AsRawFd;
 use std::sync::mpsc::{TryRecvError, channel};
@@ -47,9 +47,9 @@ impl Deputy {
             return Ok(Some(End::Home));
         }
         for _ in 0..32 {
-            let Some(abroad) = &mut self.abroad else { break };
+            let Some(abroad) = self.abroad.as_mut().filter(|a| !a.chan.is_crowded()) else { break };
             let node = abroad.node.clone();
-            let next = abroad.chan.next::<Up>().map_err(|source| HomeError::Target { node, source })?;
+            let next = abroad.chan.next_frame::<Up>().map_err(|source| HomeError::Target { node, source })?;
             let Some((up, body)) = next else { break };
             self.on_up(up, body)?;
         }
@@ -78,7 +78,10 @@ impl Deputy {
             let waiting = abroad.chan.wants_write();
             chan = (abroad.chan.raw(), waiting);
             pushing = !abroad.push.is_empty() && !waiting;
-            if pushing || abroad.chan.has_frame() {
+            if abroad.chan.is_crowded() {
+                // Its questions wait in the socket, which would wake us at once.
+                std::thread::sleep(Duration::from_millis(1));
+            } else if pushing || abroad.chan.has_frame() {
                 timeout = 0;
             }
         }
@@ -109,12 +112,7 @@ impl Deputy {
     fn on_up(&mut self, up: Up, body: Vec<u8>) -> Result<()> {
         match up {
             Up::Pull(addr, pages) => self.on_pull(addr, pages),
-            Up::StackGrew(to) => {
-                if to < self.stack_low {
-                    self.stack_wanted = Some(self.stack_wanted.map_or(to, |w| w.min(to)));
-                }
-                Ok(())
-            }
+            Up::StackGrew(to) => self.on_stack_grew(to),
             Up::Input(addr) => {
                 if self.flight.is_some() {
                     return Err(self.broken("input for a call that is running"));
@@ -131,15 +129,15 @@ impl Deputy {
                 self.on_call(seq, nr, args, &inputs, &body, signals)
             }
             Up::Written(runs) => self.on_written(&runs, &body),
-            Up::WantHome(reason) => self.come_home_for(&reason),
+            Up::WantHome(reason) => self.come_home_for(&said(&reason)),
             Up::Frozen { context, signals, cpu_ns } => self.on_frozen(*context, body, signals, cpu_ns),
             Up::Usage(cpu_ns) => {
                 if let Some(a) = &mut self.abroad {
-                    a.cpu_ns = cpu_ns;
+                    a.cpu_ns = a.believable(cpu_ns);
                 }
                 Ok(())
             }
-            Up::Failed(why) => Err(HomeError::Declined { node: self.place(), why: format!("lost it: {why}") }),
+            Up::Failed(why) => Err(HomeError::Declined { node: self.place(), why: format!("lost it: {}", said(&why)) }),
             Up::Ping => Ok(()),
             Up::Agree { .. } | Up::Decline(_) | Up::AskClock | Up::Prepared { .. } | Up::Started => {
                 Err(self.broken("a message out of place"))
@@ -266,7 +264,7 @@ impl Deputy {
         let limit = self.lost_after();
         let ms = limit.as_millis() as u64;
         if let Some(abroad) = &self.abroad {
-            if abroad.chan.heard.elapsed() > limit {
+            if abroad.chan.silent_for() > limit {
                 return Err(HomeError::Target { node: abroad.node.clone(), source: ChannelError::Timeout(ms) });
             }
             if abroad.chan.spoke.elapsed() > limit / 4 {

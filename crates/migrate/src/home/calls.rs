@@ -28,6 +28,10 @@ impl Deputy {
         if self.flight.is_some() || self.returning.is_some() {
             return Err(self.broken("a call while another one is running"));
         }
+        if Some(seq) != self.last_seq.checked_add(1) {
+            return Err(self.broken(&format!("call number {seq} after {}", self.last_seq)));
+        }
+        self.check_signals(signals)?;
         let mut rest = body;
         for &(addr, len) in inputs {
             let Some((bytes, tail)) = rest.split_at_checked(len as usize) else {
@@ -37,11 +41,11 @@ impl Deputy {
             self.write_input(addr, bytes)?;
         }
         self.calls += 1;
-        self.last_seq = self.last_seq.max(seq);
+        self.last_seq = seq;
         self.last_reply = None;
         self.signals_seen(signals);
         if signals != self.signals {
-            self.starved += 1;
+            self.starved = self.starved.saturating_add(1);
             // A signal is on its way to the guest: its handler runs first, then the call is made again.
             return self.tell(&Down::Interrupted { seq, code: -513 }, &[]);
         }
@@ -65,8 +69,11 @@ impl Deputy {
     /// What a guest may not have done: calls that never come from an honest one, and anything that touches our pages.
     fn forbidden(&self, nr: u64, args: &[u64; 6]) -> Result<Option<i64>> {
         let clear = |start: u64, len: u64| start.saturating_add(len) <= self.hole || start >= self.hole + HOLE_BYTES;
+        let not_forwarded = || self.broken(&format!("{}, which must not be forwarded", pando_calls::name(nr)));
         match pando_calls::class(nr, args) {
-            Class::Home(_) | Class::Native | Class::CpuTimer => Err(self.broken("a call that must not be forwarded")),
+            Class::Home(_) | Class::Native | Class::CpuTimer => Err(not_forwarded()),
+            // The guest's kernel's business (docs/engine.md, Signals).
+            Class::Both if nr == libc::SYS_sigaltstack as u64 => Err(not_forwarded()),
             Class::Memory => {
                 let ranges = [(args[0], page_ceil(args[1])), (args[4], page_ceil(args[2]))];
                 let moves = nr == libc::SYS_mremap as u64;
@@ -78,6 +85,7 @@ impl Deputy {
                 Plan::Forward { outputs_max, .. } if outputs_max.iter().any(|r| !clear(r.addr, r.len)) => {
                     Ok(Some(-i64::from(libc::EFAULT)))
                 }
+                Plan::Home(_) => Err(not_forwarded()),
                 _ => Ok(None),
             },
         }
@@ -220,7 +228,9 @@ impl Deputy {
             self.tell(&Down::Output(addr + i * CHUNK as u64), &[part])?;
             let patience = self.lost_after();
             if let Some(abroad) = &mut self.abroad {
-                abroad.chan.drain(patience);
+                let node = &abroad.node;
+                let lost = |source| HomeError::Target { node: node.clone(), source };
+                abroad.chan.deliver(patience).map_err(lost)?;
             }
         }
         Ok(())

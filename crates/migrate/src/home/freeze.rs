@@ -457,11 +457,12 @@ impl Deputy {
 
     /// A restartable sequence that is interrupted goes to its abort handler, as the kernel would have it (rseq(2)).
     fn leave_rseq(&self, r: &mut Registers) {
-        let Some(section) = (self.rseq.0 != 0).then(|| self.memory.word(self.rseq.0 + 8)).flatten().filter(|&p| p != 0)
+        let Some(section) =
+            (self.rseq.0 != 0).then(|| self.memory.word(self.rseq.0.wrapping_add(8))).flatten().filter(|&p| p != 0)
         else {
             return;
         };
-        let field = |at: u64| self.memory.word(section + at);
+        let field = |at: u64| self.memory.word(section.wrapping_add(at));
         if let (Some(start), Some(length), Some(abort)) = (field(8), field(16), field(24))
             && r.rip.wrapping_sub(start) < length
         {

@@ -11,6 +11,10 @@ use pando_kernel::{PAGE, page_floor};
 
 /// Most pages in one answer.
 const MAX_PULL: u32 = 64;
+/// Most pages that wait for the call that claims them, or for the stack to grow.
+const MAX_HELD: usize = 65_536;
+/// How far below its end at the freeze the stack may grow (the kernel has its own limits).
+const STACK_REACH: u64 = 1 << 33;
 
 /// Home's memory as the call table wants to see it.
 pub(super) struct View<'a>(pub &'a ProcessMemory);
@@ -18,6 +22,11 @@ pub(super) struct View<'a>(pub &'a ProcessMemory);
 impl Memory for View<'_> {
     fn read(&mut self, addr: u64, buf: &mut [u8]) -> usize {
         self.0.read(addr, buf)
+    }
+
+    /// There is nowhere to pull from: what can't be read here is not there.
+    fn can_pull(&mut self, _page: u64) -> bool {
+        false
     }
 }
 
@@ -89,7 +98,7 @@ impl Deputy {
                 let (runs, parts) = runs_of(addr, &data[..got]);
                 if !runs.is_empty() {
                     chan.send(&Down::Pages(runs), &parts).map_err(failed)?;
-                    chan.drain(self.lost_after());
+                    chan.deliver(self.lost_after()).map_err(failed)?;
                 }
                 addr += (got as u64).max(PAGE);
             }
@@ -168,11 +177,20 @@ impl Deputy {
             }
             for (addr, page) in (0u64..).map(|i| run.addr + i * PAGE).zip(data.chunks_exact(PAGE as usize)) {
                 if claimed.iter().any(|r| r.addr < addr + PAGE && r.end() > addr) {
-                    self.held.insert(addr, page.to_vec());
+                    self.hold(addr, page)?;
                 } else {
                     self.put_back(addr, page)?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Keeps a page that can't be written yet.
+    fn hold(&mut self, addr: u64, page: &[u8]) -> Result<()> {
+        self.held.insert(addr, page.to_vec());
+        if self.held.len() > MAX_HELD {
+            return Err(self.broken(&format!("more than {MAX_HELD} pages that must wait for a call")));
         }
         Ok(())
     }
@@ -194,7 +212,7 @@ impl Deputy {
         for (page, bytes) in (0u64..).map(|i| addr + i * PAGE).zip(data.chunks_exact(PAGE as usize)) {
             let grows = page < self.stack_low && self.stack_wanted.is_some_and(|w| w <= page);
             if self.memory.write(page, bytes) != bytes.len() && grows {
-                self.held.insert(page, bytes.to_vec());
+                self.hold(page, bytes)?;
             }
         }
         Ok(())
@@ -218,6 +236,19 @@ impl Deputy {
         }
     }
 
+    /// The guest's stack reaches down to here.
+    pub(super) fn on_stack_grew(&mut self, to: u64) -> Result<()> {
+        if to >= self.stack_low {
+            return Ok(());
+        }
+        let ours = (self.hole..self.hole + crate::layout::HOLE_BYTES).contains(&to);
+        if !to.is_multiple_of(PAGE) || self.stack_low - to > STACK_REACH || ours {
+            return Err(self.broken("a stack that is nowhere near its own"));
+        }
+        self.stack_wanted = Some(self.stack_wanted.map_or(to, |w| w.min(to)));
+        Ok(())
+    }
+
     /// Lets the kernel grow home's stack as the guest's has grown. The deputy must be halted.
     pub(super) fn grow_stack(&mut self) -> Result<()> {
         let Some(to) = self.stack_wanted.filter(|_| self.thread == Thread::Halted) else { return Ok(()) };
@@ -230,7 +261,9 @@ impl Deputy {
         // The kernel writes the old mask there: that touch is the growth.
         let touched = self.inject(&[call(libc::SYS_rt_sigprocmask, &[0, 0, page_floor(to), 8])]);
         at("mask", self.tracee.set_signal_mask(mask))?;
-        touched?;
+        if touched? != [0] {
+            return Err(self.broken("a stack that home's kernel does not let grow so far"));
+        }
         self.memory.write(page_floor(to), &[0; 8]);
         self.stack_low = page_floor(to);
         self.apply_held();

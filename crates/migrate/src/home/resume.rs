@@ -2,7 +2,7 @@
 
 use super::freeze::Frozen;
 use super::offer::{areas_of, holds};
-use super::{Deputy, Result, Thread, at};
+use super::{Deputy, HomeError, Result, Thread, at};
 use crate::control::{Destination, MoveRecord};
 use crate::layout::{HOLE_BYTES, SCRATCH};
 use crate::message::{Context, Down};
@@ -28,12 +28,15 @@ impl Deputy {
         else {
             return Err(self.broken("a register set that makes no sense"));
         };
+        self.check_signals(signals)?;
+        if let Some(odd) = context.undelivered.iter().find(|i| !is_signal(i)) {
+            return Err(self.broken(&format!("a signal that there is not (number {:?})", odd.get(..4))));
+        }
         registers.cs = self.base.cs;
         registers.ss = self.base.ss;
         self.froze = Instant::now();
         self.signals_seen(signals);
         context.undelivered.extend(self.sent.drain(..).map(|(_, info)| info.to_vec()));
-        context.undelivered.retain(|i| i.len() == 128);
         if context.altstack.len() == 24 {
             self.altstack.clone_from(&context.altstack);
         }
@@ -85,7 +88,7 @@ impl Deputy {
 
     fn let_guest_go(&mut self, cpu_ns: u64) {
         if let Some(mut abroad) = self.abroad.take() {
-            *self.cpu_by_node.entry(abroad.node.clone()).or_default() += cpu_ns;
+            *self.cpu_by_node.entry(abroad.node.clone()).or_default() += abroad.believable(cpu_ns);
             let _ = abroad.chan.send(&Down::End, &[]);
             abroad.chan.drain(Duration::from_millis(100));
             self.left = abroad.node;
@@ -143,7 +146,7 @@ impl Deputy {
     pub(super) fn arrived(&mut self, node: &str, freeze: Duration) {
         if let Some(wish) = self.wish.take() {
             let record = MoveRecord {
-                from: std::mem::take(&mut self.left),
+                from: self.left.clone(),
                 to: node.to_string(),
                 reason: wish.reason,
                 freeze_us: freeze.as_micros() as u64,
@@ -188,6 +191,16 @@ impl Deputy {
             self.escort(spoiled)?;
         }
         Ok(true)
+    }
+
+    /// The kernel does not take what came from abroad.
+    fn unusable(&self, what: &'static str, error: std::io::Error) -> HomeError {
+        match self.left.as_str() {
+            "" => HomeError::Kernel(what, error),
+            node => {
+                HomeError::Declined { node: node.into(), why: format!("sent {what} that no kernel takes: {error}") }
+            }
+        }
     }
 
     /// Gives the program the signals that have not been delivered. Real-time signals keep their order: those of the same numbers
@@ -276,10 +289,10 @@ impl Deputy {
         let spoiled = self.requeue(&context.undelivered)?;
         let fill = call(libc::SYS_munmap, &[self.hole, HOLE_BYTES]);
         inject::step_call(self.tracee, &self.base, self.syscall_ip, &fill)?;
-        at("extended state", self.tracee.set_xstate(xstate))?;
+        self.tracee.set_xstate(xstate).map_err(|e| self.unusable("extended state", e))?;
         at("mask", self.tracee.set_signal_mask(context.mask))?;
         // Last: without them it can't go on, so nobody ever sees it half restored.
-        at("registers", self.tracee.set_registers(registers))?;
+        self.tracee.set_registers(registers).map_err(|e| self.unusable("registers", e))?;
         if spoiled.is_empty() {
             at("let it go", self.tracee.detach(0))?;
         } else {
@@ -288,4 +301,9 @@ impl Deputy {
         }
         Ok(spoiled)
     }
+}
+
+/// Has it the size and the number of a signal?
+fn is_signal(info: &[u8]) -> bool {
+    SigInfo::try_from(info).is_ok_and(|i| (1..=64).contains(&signal::number(&i)))
 }

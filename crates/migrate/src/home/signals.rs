@@ -198,6 +198,11 @@ impl Deputy {
         self.call_interrupted(if RESTART_CODES.contains(&code) { code } else { -513 })
     }
 
+    /// It can't have seen more signals than were sent.
+    pub(super) fn check_signals(&self, seen: u64) -> Result<()> {
+        if seen > self.signals { Err(self.broken("more signals than there were")) } else { Ok(()) }
+    }
+
     /// The guest has seen signals up to this number.
     pub(super) fn signals_seen(&mut self, seen: u64) {
         while self.sent.front().is_some_and(|s| s.0 <= seen) {

@@ -5,7 +5,7 @@ use super::offer::holds;
 use super::target::Prepared;
 use super::{Abroad, Deputy, HomeError, Result, Thread, at};
 use crate::channel::ChannelError;
-use crate::message::{Context, Down, Start, Up};
+use crate::message::{Context, Down, Start, Up, said};
 use pando_kernel::ptrace::Stop;
 use pando_kernel::{PAGE, clock, page_floor};
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ impl Deputy {
     /// Pages that the guest needs in its first microseconds.
     fn eager(&self, frozen: &Frozen) -> (Vec<u64>, Vec<u8>) {
         let r = &frozen.registers;
-        let wanted = [r.rip, r.rsp, r.rsp + PAGE, r.rsp.wrapping_sub(256), r.fs_base, self.rseq.0, r.rbp];
+        let wanted = [r.rip, r.rsp, r.rsp.wrapping_add(PAGE), r.rsp.wrapping_sub(256), r.fs_base, self.rseq.0, r.rbp];
         let mut pages: Vec<u64> = wanted.iter().map(|&a| page_floor(a)).filter(|&a| a != 0).collect();
         pages.sort_unstable();
         pages.dedup();
@@ -74,12 +74,17 @@ impl Deputy {
         let begun = Instant::now();
         loop {
             let left = limit.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                return Err(failed(ChannelError::Timeout(limit.as_millis() as u64)));
+            }
             match prepared.chan.wait::<Up>(left).map_err(failed)?.0 {
                 Up::Started => break,
                 Up::Ping | Up::Usage(_) => {}
-                Up::Failed(why) => return Err(HomeError::Declined { node, why: format!("could not start it: {why}") }),
+                Up::Failed(why) => {
+                    return Err(HomeError::Declined { node, why: format!("could not start it: {}", said(&why)) });
+                }
                 other => {
-                    return Err(HomeError::Declined { node, why: format!("started it out of turn: {other:?}") });
+                    return Err(HomeError::Declined { node, why: said(&format!("started it out of turn: {other:?}")) });
                 }
             }
         }
@@ -92,7 +97,8 @@ impl Deputy {
         if self.thread != Thread::JobStopped && self.thread != Thread::InCall && self.thread != Thread::Parked {
             at("set EXITKILL", self.tracee.set_options(libc::PTRACE_O_EXITKILL))?;
         }
-        self.abroad = Some(Abroad { node, chan: prepared.chan, push: VecDeque::new(), cpu_ns: 0 });
+        self.abroad =
+            Some(Abroad { node, chan: prepared.chan, push: VecDeque::new(), cpu_ns: 0, since: Instant::now() });
         self.thawed = self.froze.elapsed();
         let push = self.present_pages(&frozen.areas)?;
         if let Some(abroad) = &mut self.abroad {

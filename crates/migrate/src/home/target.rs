@@ -1,13 +1,13 @@
 //! Getting a node ready to take the process, while the process still runs.
 
 use super::{HomeError, Result};
-use crate::channel::Channel;
+use crate::channel::{Channel, ChannelError};
 use crate::control::{Destination, Limits};
-use crate::message::{CLOCK_QUESTIONS, Down, Layout, Offer, Up};
+use crate::message::{CLOCK_QUESTIONS, Down, Layout, Offer, Up, said};
 use pando_kernel::clock;
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a preparation needs to know.
 #[derive(Clone)]
@@ -49,11 +49,16 @@ pub(crate) fn prepare(request: Request) -> Result<Prepared> {
         return Err(refused(format!("is not who answers at {addr}: {who} is")));
     }
     chan.send(&Down::Offer(request.offer.clone()), &[]).map_err(failed)?;
-    let mut questions = 0;
+    let (mut questions, begun) = (0, Instant::now());
     loop {
-        match chan.wait::<Up>(prepare).map_err(failed)?.0 {
+        // All of it together has a limit, however much it says.
+        let left = prepare.saturating_sub(begun.elapsed());
+        if left.is_zero() {
+            return Err(failed(ChannelError::Timeout(prepare.as_millis() as u64)));
+        }
+        match chan.wait::<Up>(left).map_err(failed)?.0 {
             Up::Agree { .. } => {}
-            Up::AskClock => {
+            Up::AskClock if questions < CLOCK_QUESTIONS => {
                 let clocks = Down::Clock(clock::monotonic_ns(), clock::boottime_ns());
                 chan.send(&clocks, &[]).map_err(failed)?;
                 questions += 1;
@@ -61,10 +66,10 @@ pub(crate) fn prepare(request: Request) -> Result<Prepared> {
                     chan.send(&Down::Prepare(request.layout.clone()), &[]).map_err(failed)?;
                 }
             }
-            Up::Decline(why) => return Err(refused(format!("declines: {why}"))),
+            Up::Decline(why) => return Err(refused(format!("declines: {}", said(&why)))),
             Up::Prepared { post_copy } => return Ok(Prepared { node: name.clone(), chan, post_copy }),
-            Up::Failed(why) => return Err(refused(format!("could not make a place for it: {why}"))),
-            other => return Err(refused(format!("answered out of turn: {other:?}"))),
+            Up::Failed(why) => return Err(refused(format!("could not make a place for it: {}", said(&why)))),
+            other => return Err(refused(said(&format!("answered out of turn: {other:?}")))),
         }
     }
 }

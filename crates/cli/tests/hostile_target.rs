@@ -1,0 +1,454 @@
+//! A target that has taken a process and lies: home's helper refuses, says who it was and why, and nobody else is harmed.
+
+mod liar;
+
+use liar::Stage;
+use liar::target::{Taken, connected, prepared};
+use pando_migrate::channel::ChannelError;
+use pando_migrate::message::{Context, Down, Run, Up};
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+const PAGE: usize = 4096;
+
+/// One lie after which the process is ended, with these words in the log.
+fn found_out(why: &str, lie: impl FnOnce(&mut Taken)) {
+    let mut taken = Taken::new();
+    lie(&mut taken);
+    taken.ends_found_out(why);
+}
+
+fn page(addr: u64) -> Up {
+    Up::Written(vec![Run { addr, pages: 1, zero: false }])
+}
+
+#[test]
+fn an_honest_end_of_the_stage_works() {
+    Taken::new().goes_on();
+}
+
+#[test]
+fn pages_go_only_into_the_program() {
+    for offset in [0, 4096, 9 * 4096] {
+        found_out("not the program's", |t| t.say(&page(t.layout.hole + offset), &[0xcc; PAGE]));
+    }
+    for addr in [1, 0x7fff_ffff_f000, u64::MAX - 4095, u64::MAX] {
+        found_out("makes no sense", |t| t.say(&page(addr), &[0xcc; PAGE]));
+    }
+    let many = |pages, zero| Up::Written(vec![Run { addr: 0x10000, pages, zero }]);
+    found_out("makes no sense", |t| t.say(&many(u32::MAX, false), &[1; PAGE]));
+    found_out("makes no sense", |t| t.say(&many(2, false), &[1; PAGE]));
+    found_out("makes no sense", |t| t.say(&many(u32::MAX, true), &[]));
+    // Where nothing is mapped there is nothing to harm.
+    let mut taken = Taken::new();
+    taken.say(&page(0x7000_0000_0000), &[0xcc; PAGE]);
+    taken.goes_on();
+}
+
+#[test]
+fn input_goes_only_into_the_program() {
+    found_out("not the program's", |t| t.say(&Up::Input(t.layout.hole + 4090), &[0; 100]));
+    found_out("not the program's", |t| t.say(&Up::Input(t.layout.hole - 50), &[0; 100]));
+    found_out("not the program's", |t| t.say(&Up::Input(u64::MAX - 10), &[0; 100]));
+    found_out("not the program's", |t| _ = t.send_call(libc::SYS_getpid, &[], &[(t.layout.hole, b"x")]));
+    found_out("a call that is running", |t| {
+        t.send_call(libc::SYS_pause, &[], &[]);
+        t.say(&Up::Input(t.place()), b"more");
+    });
+    found_out("too few bytes", |t| {
+        let inputs = vec![(t.place(), u32::MAX)];
+        t.say(&Up::Call { seq: t.start.calls + 1, nr: 1, args: [0; 6], inputs, signals: t.start.signals }, &[]);
+    });
+}
+
+#[test]
+fn calls_that_only_home_makes_are_not_made() {
+    let calls = [
+        libc::SYS_execve,
+        libc::SYS_fork,
+        libc::SYS_clone,
+        libc::SYS_clone3,
+        libc::SYS_vfork,
+        libc::SYS_ptrace,
+        libc::SYS_seccomp,
+        libc::SYS_rt_sigreturn,
+        libc::SYS_sigaltstack,
+        libc::SYS_userfaultfd,
+        libc::SYS_io_uring_setup,
+        libc::SYS_process_madvise,
+        libc::SYS_pkey_mprotect,
+        libc::SYS_remap_file_pages,
+        libc::SYS_shmat,
+        libc::SYS_unshare,
+        libc::SYS_setns,
+        462, // mseal
+        100_000,
+        1 << 32,
+    ];
+    for nr in calls {
+        found_out("must not be forwarded", |t| _ = t.send_call(nr, &[], &[]));
+    }
+    let by_argument: [(i64, &[u64]); 10] = [
+        (libc::SYS_prctl, &[libc::PR_SET_SECCOMP as u64, 1]),
+        (libc::SYS_prctl, &[libc::PR_SET_DUMPABLE as u64, 0]),
+        (libc::SYS_prctl, &[libc::PR_SET_MM as u64, 1]),
+        (libc::SYS_arch_prctl, &[0x1002, 0]),
+        (libc::SYS_arch_prctl, &[0x1012, 0]),
+        (libc::SYS_personality, &[0]),
+        (libc::SYS_mmap, &[0, 4096, 3, (libc::MAP_SHARED | libc::MAP_ANONYMOUS) as u64, u64::MAX, 0]),
+        (libc::SYS_mmap, &[0, 4096, 3, 0x122, u64::MAX, 0]), // MAP_GROWSDOWN
+        (libc::SYS_mremap, &[0x10000, 0, 4096, 1]),
+        (libc::SYS_madvise, &[0x10000, 4096, libc::MADV_REMOVE as u64]),
+    ];
+    for (nr, args) in by_argument {
+        found_out("must not be forwarded", |t| _ = t.send_call(nr, args, &[]));
+    }
+}
+
+#[test]
+fn the_engines_pages_are_out_of_reach_of_calls() {
+    let mut t = Taken::new();
+    let (hole, place) = (t.layout.hole, t.place());
+    let (page, fixed) = (PAGE as u64, (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED) as u64);
+    let refused = i64::from(libc::EINVAL);
+    for at in [hole, hole + page, hole + 9 * page] {
+        for (start, len) in [(at, page), (hole - page, 1 << 40), (at - page, u64::MAX - page), (at - page, u64::MAX)] {
+            assert_eq!(t.call(libc::SYS_munmap, &[start, len], &[]), -refused, "{start:#x} {len:#x}");
+        }
+        assert_eq!(t.call(libc::SYS_mprotect, &[at, page, 0], &[]), -refused);
+        assert_eq!(t.call(libc::SYS_madvise, &[at, page, libc::MADV_DONTNEED as u64], &[]), -refused);
+        assert_eq!(t.call(libc::SYS_mmap, &[at, page, 0, fixed, u64::MAX, 0], &[]), -refused);
+        assert_eq!(t.call(libc::SYS_mremap, &[at, page, page, 3, 0x10000], &[]), -refused);
+        assert_eq!(t.call(libc::SYS_mremap, &[place & !4095, page, page, 3, at], &[]), -refused);
+        assert_eq!(t.call(libc::SYS_read, &[0, at, 1], &[]), -i64::from(libc::EFAULT));
+    }
+    // An array of buffers that points there.
+    let vector = [at_bytes(hole), at_bytes(4)].concat();
+    assert_eq!(t.call(libc::SYS_readv, &[0, place, 1], &[(place, &vector)]), -i64::from(libc::EFAULT));
+    t.goes_on();
+}
+
+fn at_bytes(value: u64) -> [u8; 8] {
+    value.to_le_bytes()
+}
+
+#[test]
+fn forged_calls_have_the_users_rights_and_no_more() {
+    if !liar::is_root() {
+        eprintln!(
+            "SKIPPED forged_calls_have_the_users_rights_and_no_more: it needs root, to have somebody to be kept from"
+        );
+        return;
+    }
+    let mut t = Taken::new();
+    let place = t.place();
+    let denied = |e: i32| -i64::from(e);
+    let shadow: &[u8] = b"/etc/shadow\0";
+    assert_eq!(t.call(libc::SYS_openat, &[u64::MAX - 99, place, 0, 0], &[(place, shadow)]), denied(libc::EACCES));
+    let key = format!("{}/ca.key\0", t.stage.identity_dir("honest"));
+    assert_eq!(
+        t.call(libc::SYS_openat, &[u64::MAX - 99, place, 0, 0], &[(place, key.as_bytes())]),
+        denied(libc::EACCES)
+    );
+    let (helper, test) = (u64::from(t.deputy.pid()), u64::from(std::process::id()));
+    for other in [helper, test, 1] {
+        assert_eq!(t.call(libc::SYS_kill, &[other, 9], &[]), denied(libc::EPERM));
+        assert_eq!(t.call(libc::SYS_prlimit64, &[other, 0, place, 0], &[(place, &[0; 16])]), denied(libc::EPERM));
+        let memory = format!("/proc/{other}/mem\0");
+        let opened = t.call(libc::SYS_openat, &[u64::MAX - 99, place, 2, 0], &[(place, memory.as_bytes())]);
+        assert_eq!(opened, denied(libc::EACCES));
+        let handle = t.call(libc::SYS_pidfd_open, &[other, 0], &[]);
+        assert!(handle >= 0);
+        assert_eq!(t.call(libc::SYS_pidfd_getfd, &[handle as u64, 0, 0], &[]), denied(libc::EPERM));
+    }
+    assert_eq!(t.call(libc::SYS_setuid, &[0], &[]), denied(libc::EPERM));
+    // What the user may do, it may do: the witness is the same user's. Here it is only asked whether it is there.
+    assert_eq!(t.call(libc::SYS_kill, &[u64::from(t.witness.id()), 0], &[]), 0);
+    t.goes_on();
+}
+
+#[test]
+fn the_helper_is_out_of_reach_of_its_own_user() {
+    let mut t = Taken::new();
+    let (place, helper) = (t.place(), u64::from(t.deputy.pid()));
+    for file in ["mem", "fd/0", "environ"] {
+        let path = format!("/proc/{helper}/{file}\0");
+        let opened = t.call(libc::SYS_openat, &[u64::MAX - 99, place, 0, 0], &[(place, path.as_bytes())]);
+        assert_eq!(opened, -i64::from(libc::EACCES), "{path}");
+    }
+    let handle = t.call(libc::SYS_pidfd_open, &[helper, 0], &[]);
+    assert!(handle >= 0);
+    assert_eq!(t.call(libc::SYS_pidfd_getfd, &[handle as u64, 0, 0], &[]), -i64::from(libc::EPERM));
+    t.goes_on();
+}
+
+/// Messages of which any byte may have changed. Of the calls only harmless ones: the others have their user's rights, and in this test
+/// that is somebody's account.
+fn any_messages(t: &mut Taken, changes: &[(u8, u16, u8)]) {
+    let place = t.place();
+    let context = Box::new(t.start.context.clone());
+    let good = [
+        Up::Pull(place & !4095, 3),
+        Up::StackGrew(t.stack_low() - 4096),
+        Up::Input(place),
+        Up::Written(vec![Run { addr: place & !4095, pages: 1, zero: false }]),
+        Up::WantHome("it does".into()),
+        Up::Frozen { context, signals: t.start.signals, cpu_ns: 5 },
+        Up::Usage(7),
+        Up::Ping,
+        Up::Call { seq: t.start.calls + 1, nr: 110, args: [place; 6], inputs: vec![(place, 8)], signals: 0 },
+    ];
+    let body = t.xstate.clone();
+    for &(which, at, to) in changes {
+        let mut bytes = postcard::to_stdvec(&good[usize::from(which) % good.len()]).unwrap();
+        let at = usize::from(at) % (2 * bytes.len());
+        bytes.get_mut(at).into_iter().for_each(|b| *b = to);
+        let Ok(up) = postcard::from_bytes::<Up>(&bytes) else { continue };
+        let harmless = [libc::SYS_getppid, libc::SYS_munmap, libc::SYS_mprotect, libc::SYS_brk, libc::SYS_pause];
+        if matches!(up, Up::Call { nr, .. } if !harmless.contains(&(nr as i64))) {
+            continue;
+        }
+        t.say(&up, &body);
+    }
+}
+
+#[test]
+fn any_messages_at_all() {
+    bolero::check!().with_type::<Vec<(u8, u16, u8)>>().with_iterations(60).for_each(|changes| {
+        let mut t = Taken::new();
+        any_messages(&mut t, changes);
+        t.raw().shutdown(std::net::Shutdown::Write).unwrap();
+        while t.hear().is_ok() {}
+        t.has_ended_somehow();
+    });
+}
+
+#[test]
+fn the_stack_grows_only_where_a_stack_may() {
+    let odd: [fn(&Taken) -> u64; 5] =
+        [|t| t.layout.hole, |_| 0, |t| t.stack_low() - 4097, |_| 0x1_0000, |t| (t.place() & !4095) - (1 << 30)];
+    for to in odd {
+        found_out("a stack", |t| {
+            t.say(&Up::StackGrew(to(t)), &[]);
+            t.send_call(libc::SYS_getppid, &[], &[]);
+        });
+    }
+    // Above where it is already: nothing to do.
+    let mut t = Taken::new();
+    t.say(&Up::StackGrew(t.place()), &[]);
+    t.say(&Up::StackGrew(u64::MAX), &[]);
+    let low = t.stack_low();
+    t.say(&Up::StackGrew(low - 8 * PAGE as u64), &[]);
+    t.say(&page(low - 8 * PAGE as u64), &[0xaa; PAGE]);
+    t.goes_on();
+}
+
+#[test]
+fn messages_out_of_their_phase_are_refused() {
+    let early = |up: Up| {
+        let mut taken = Taken::new();
+        taken.say(&up, &[]);
+        taken.ends_found_out("out of place");
+    };
+    early(Up::AskClock);
+    early(Up::Started);
+    early(Up::Prepared { post_copy: true });
+    early(Up::Decline("no".into()));
+    found_out("was not asked for", |t| {
+        let context = Box::new(t.start.context.clone());
+        t.say(&Up::Frozen { context, signals: 0, cpu_ns: 0 }, &t.xstate.clone());
+    });
+    found_out("lost it", |t| t.say(&Up::Failed("x".repeat(900_000)), &[]));
+}
+
+#[test]
+fn numbers_count_up_by_one() {
+    for offset in [0, 2, u64::MAX, u64::MAX / 2] {
+        found_out("call number", |t| {
+            let seq = t.start.calls.wrapping_add(offset);
+            let up = Up::Call { seq, nr: libc::SYS_getppid as u64, args: [0; 6], inputs: vec![], signals: 0 };
+            t.say(&up, &[]);
+        });
+    }
+    found_out("more signals", |t| {
+        let (seq, signals) = (t.start.calls + 1, t.start.signals + 1);
+        t.say(&Up::Call { seq, nr: libc::SYS_getppid as u64, args: [0; 6], inputs: vec![], signals }, &[]);
+    });
+    found_out("another one is running", |t| {
+        t.send_call(libc::SYS_pause, &[], &[]);
+        t.send_call(libc::SYS_getppid, &[], &[]);
+    });
+    // Times that nobody has had are not believed, and do not overflow.
+    let mut t = Taken::new();
+    for _ in 0..3 {
+        t.say(&Up::Usage(u64::MAX), &[]);
+    }
+    t.goes_on();
+}
+
+/// Comes home with a changed context.
+fn home_with(change: impl FnOnce(&mut Context, &mut Vec<u8>)) -> Taken {
+    let mut taken = Taken::new();
+    let (mut context, mut xstate) = (taken.start.context.clone(), taken.xstate.clone());
+    change(&mut context, &mut xstate);
+    taken.freeze(context, &xstate);
+    taken
+}
+
+/// Words of `user_regs_struct`.
+const RIP: usize = 16;
+const CS: usize = 17;
+const FLAGS: usize = 18;
+const RSP: usize = 19;
+const FS_BASE: usize = 21;
+const DS: usize = 23;
+
+#[test]
+fn registers_that_the_kernel_refuses_are_refused() {
+    for (word, value) in [(FS_BASE, u64::MAX), (FS_BASE + 1, 1 << 63), (DS, 0xfff8), (DS + 2, 3 << 3)] {
+        home_with(|c, _| c.registers[word] = value).ends_found_out("registers");
+    }
+    home_with(|c, _| _ = c.registers.pop()).ends_found_out("register set");
+    home_with(|c, _| c.registers.clear()).ends_found_out("register set");
+    home_with(|c, _| c.xstate += 1).ends_found_out("register set");
+    // Bytes of the header that must be zero; a compacted format; MXCSR bits that do not exist.
+    home_with(|_, x| x[512 + 40] = 1).ends_found_out("extended state");
+    home_with(|_, x| x[512 + 15] = 0x80).ends_found_out("extended state");
+    home_with(|_, x| x[24..28].fill(0xff)).ends_found_out("extended state");
+    let short = |c: &mut Context, x: &mut Vec<u8>| {
+        x.truncate(100);
+        c.xstate = 100;
+    };
+    home_with(short).ends_found_out("extended state");
+}
+
+#[test]
+fn registers_of_the_user_are_the_users_business() {
+    // Selectors, flags of the system and addresses outside user space: the process may die of them, nothing else.
+    home_with(|c, _| c.registers[CS] = 0x10).comes_home();
+    home_with(|c, _| c.registers[FLAGS] = !(1 << 8)).comes_home_or_dies();
+    home_with(|c, _| c.registers[RIP] = 1 << 63).comes_home_or_dies();
+    home_with(|c, _| c.registers[RIP] = 0x8000_0000_0000).comes_home_or_dies();
+    home_with(|c, _| c.registers[RSP] = u64::MAX).comes_home_or_dies();
+}
+
+#[test]
+fn signals_and_timers_that_nobody_sent() {
+    let info = |number: i32, code: i32| {
+        let mut info = vec![0; 128];
+        info[..4].copy_from_slice(&number.to_le_bytes());
+        info[8..12].copy_from_slice(&code.to_le_bytes());
+        info
+    };
+    // The program handles none, so those that the kernel takes end it, and only it.
+    for number in [1, 9, 5, 34, 64] {
+        for code in [0, 0x80, 1, -1, -6] {
+            home_with(|c, _| c.undelivered = vec![info(number, code)]).comes_home_or_dies();
+        }
+    }
+    for number in [0, 65, -1, 256 + 9, i32::MAX, i32::MIN] {
+        home_with(|c, _| c.undelivered = vec![info(number, 0)]).ends_found_out("signal");
+    }
+    home_with(|c, _| c.undelivered = vec![vec![9; 3], Vec::new(), vec![0; 500]]).ends_found_out("signal");
+    home_with(|c, _| c.undelivered = vec![info(40, -1); 5_000]).comes_home_or_dies();
+    home_with(|c, _| c.timers = [[u64::MAX; 4]; 2]).comes_home();
+    home_with(|c, _| (c.rseq, c.altstack) = ((u64::MAX - 5, 7, 9), vec![0xff; 24])).comes_home_or_dies();
+    home_with(|c, _| (c.in_call, c.mask) = (Some(u64::MAX), u64::MAX)).comes_home();
+}
+
+#[test]
+fn a_flood_of_questions_waits_for_those_who_ask() {
+    let mut t = Taken::new();
+    let code = t.start.areas.iter().filter(|a| a.prot == 5).max_by_key(|a| a.end - a.start).unwrap().start;
+    // Answers are a thousand times as large as questions; nobody reads them.
+    for _ in 0..20_000 {
+        if t.chan.send(&Up::Pull(code, 64), &[]).is_err() || t.chan.wants_write() {
+            break;
+        }
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    t.deputy.is_unharmed(0);
+    t.ends_found_out_unheard("liar");
+}
+
+#[test]
+fn a_flood_before_the_commit_ends_the_move_and_not_the_process() {
+    let flood = |ready: bool| {
+        let mut stage = Stage::new();
+        (stage.limits.prepare_ms, stage.limits.freeze_ms) = (500, 500);
+        let (stage, mut victim, mut deputy, mut chan) = connected(stage);
+        let up = if ready {
+            prepared(&mut chan);
+            chan.send(&Up::Prepared { post_copy: true }, &[]).unwrap();
+            Up::Ping
+        } else {
+            assert!(matches!(chan.wait::<Down>(liar::PATIENCE).unwrap().0, Down::Offer(_)));
+            Up::AskClock
+        };
+        let begun = Instant::now();
+        // Sent as fast as it goes.
+        while begun.elapsed() < Duration::from_secs(15) && chan.send(&up, &[]).is_ok() {
+            while chan.wants_write() && chan.flush().is_ok() {}
+        }
+        assert!(begun.elapsed() < Duration::from_secs(10), "it listens for ever");
+        let (outcome, detail) = stage.done();
+        assert!(outcome == "failed" && detail.contains("node liar"), "{outcome}: {detail}");
+        deputy.ends_well();
+        let tracer = std::fs::read_to_string(format!("/proc/{}/status", victim.id())).unwrap();
+        assert!(tracer.contains("TracerPid:\t0"), "it is still held");
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+    };
+    flood(false);
+    flood(true);
+}
+
+#[test]
+fn silence_and_half_a_frame_are_a_lost_node() {
+    let mut stage = Stage::new();
+    stage.limits.lost_after_ms = 600;
+    let taken = Taken::on(stage);
+    taken.ends_found_out("no answer within 600 ms");
+    let mut stage = Stage::new();
+    stage.limits.lost_after_ms = 600;
+    let taken = Taken::on(stage);
+    // The header of a frame, and no more.
+    taken.raw().write_all(&[5, 0, 0, 0, 0, 0, 1, 0]).unwrap();
+    taken.ends_found_out("no answer within 600 ms");
+    let taken = Taken::new();
+    taken.raw().write_all(&[0xff; 64]).unwrap();
+    taken.ends_found_out("a frame of more than");
+    let taken = Taken::new();
+    taken
+        .raw()
+        .write_all(&[2, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18])
+        .unwrap();
+    taken.ends_found_out("tampered");
+    let taken = Taken::new();
+    taken.raw().shutdown(std::net::Shutdown::Both).unwrap();
+    taken.ends_found_out("closed the connection");
+}
+
+#[test]
+fn pages_that_wait_for_a_call_have_a_limit() {
+    let mut t = Taken::new();
+    let fixed = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as u64;
+    let length = 4u64 << 30;
+    let big = t.call(libc::SYS_mmap, &[0, length, 3, fixed, u64::MAX, 0], &[]) as u64;
+    let pipe = t.place();
+    assert_eq!(t.call(libc::SYS_pipe2, &[pipe, 0], &[]), 0);
+    // The first two descriptors that are free.
+    t.send_call(libc::SYS_read, &[3, big, 0x7fff_f000], &[]);
+    let body = vec![7; 1 << 18];
+    for i in 0..(length >> 18) {
+        let run = Run { addr: big + (i << 18), pages: 64, zero: false };
+        if t.chan.send(&Up::Written(vec![run]), &[&body]).is_err() {
+            break;
+        }
+        t.chan.drain(Duration::from_secs(5));
+        if matches!(t.chan.next_frame::<Down>(), Err(ChannelError::Closed | ChannelError::Io(_))) {
+            break;
+        }
+    }
+    t.ends_found_out("wait for a call");
+}

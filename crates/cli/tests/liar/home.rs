@@ -1,0 +1,233 @@
+//! A home that lies: the honest node takes a process of it, and it then says what it likes.
+
+use super::{Helper, PATIENCE, Stage, pando};
+use pando_kernel::{clock, vdso};
+use pando_migrate::channel::{Channel, ChannelError};
+use pando_migrate::control::GuestOrder;
+use pando_migrate::message::{Area, Run, VERSION};
+use pando_migrate::message::{CLOCK_QUESTIONS, Context, Down, Layout, Offer, Special, Start, Up};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Where the program's code is, and what it does unless told otherwise: nothing, for ever.
+pub const CODE: u64 = 0x40_0000;
+pub const DATA: u64 = 0x50_0000;
+pub const HOLE: u64 = 0x1000_0000_0000;
+const STACK: u64 = 0x7ffd_0000_0000;
+const PAGE: u64 = 4096;
+/// Word of `user_regs_struct` of the instruction pointer, the stack pointer and the selectors.
+pub const RIP: usize = 16;
+pub const RSP: usize = 19;
+
+static SLOTS: AtomicU32 = AtomicU32::new(500);
+
+/// A helper of the honest node that takes a process of the liar.
+pub struct Visit {
+    pub stage: Stage,
+    pub guest: Helper,
+    pub chan: Channel,
+}
+
+fn area(start: u64, pages: u64, prot: u32, stack: bool) -> Area {
+    Area { start, end: start + pages * PAGE, prot, stack }
+}
+
+/// A program of three areas.
+pub fn layout() -> Layout {
+    let areas = vec![area(CODE, 1, 5, false), area(DATA, 16, 3, false), area(STACK, 8, 3, true)];
+    Layout { hole: HOLE, areas, special: Vec::new(), vdso: Vec::new(), limits: Vec::new() }
+}
+
+/// The kernel's mappings as the test itself has them, with a vDSO of these bytes.
+pub fn special(vdso: Vec<u8>) -> Layout {
+    let special = vec![
+        Special { start: 0x7fff_0000_0000, end: 0x7fff_0000_4000, name: "[vvar]".into() },
+        Special { start: 0x7fff_0000_4000, end: 0x7fff_0000_6000, name: "[vdso]".into() },
+    ];
+    Layout { special, vdso, ..layout() }
+}
+
+/// A start of that program at `CODE`.
+pub fn start() -> Start {
+    let mut registers = vec![0; 27];
+    (registers[RIP], registers[RSP]) = (CODE, STACK + 4 * PAGE);
+    registers[15] = u64::MAX; // in no call
+    let context = Context {
+        registers,
+        xstate: 0,
+        mask: 0,
+        rseq: (0, 0, 0),
+        altstack: Vec::new(),
+        timers: [[0; 4]; 2],
+        in_call: None,
+        undelivered: Vec::new(),
+    };
+    Start {
+        context,
+        areas: layout().areas,
+        brk: 0x60_0000,
+        handlers: Vec::new(),
+        ignored: 0,
+        altstack: Vec::new(),
+        eager: Vec::new(),
+        paused: false,
+        signals: 0,
+        clock: 0,
+        calls: 0,
+        cpu_abroad_ns: 0,
+    }
+}
+
+/// An extended state as this kernel has it: of a thread of the test.
+pub fn xstate() -> Vec<u8> {
+    let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+    let tracee = pando_kernel::ptrace::Tracee { pid: child.id() as i32 };
+    tracee.seize(0).unwrap();
+    tracee.interrupt().unwrap();
+    tracee.wait(true).unwrap();
+    let state = tracee.xstate().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    state
+}
+
+pub fn offer() -> Offer {
+    Offer {
+        version_min: VERSION,
+        version_max: VERSION,
+        epoch: 1,
+        home: "liar".into(),
+        pid: 12_345,
+        uid: 0,
+        command: "a liar's".into(),
+        cpu_flags: Vec::new(),
+        vdso: vdso::fingerprint().unwrap(),
+        lost_after_ms: 3_000,
+    }
+}
+
+impl Visit {
+    /// Up to the TLS handshake.
+    pub fn new() -> Self {
+        let stage = Stage::new();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let theirs: OwnedFd = listener.accept().unwrap().0.into();
+        let order = GuestOrder {
+            node: "honest".into(),
+            identity_dir: stage.identity_dir("honest"),
+            engine_socket: stage.engine_socket(),
+            slot: SLOTS.fetch_add(1, Ordering::Relaxed),
+            limits: stage.limits.clone(),
+            refuse: None,
+        };
+        // The connection as descriptor 3, as the daemon passes it.
+        let mut command = Command::new("sh");
+        command.arg("-c").arg("exec \"$0\" __guest 3>&1 >/dev/null").arg(pando()).stdout(Stdio::from(theirs));
+        let guest = stage.helper(&mut command, &serde_json::to_string(&order).unwrap());
+        drop(command);
+        let chan = stage.call(ours);
+        Visit { stage, guest, chan }
+    }
+
+    pub fn say(&mut self, down: &Down, body: &[u8]) {
+        let _ = self.chan.send(down, &[body]);
+        self.chan.drain(PATIENCE);
+    }
+
+    pub fn hear(&mut self) -> Result<(Up, Vec<u8>), ChannelError> {
+        self.chan.wait::<Up>(PATIENCE)
+    }
+
+    /// Waits for something that `wanted` takes; passes over the rest.
+    pub fn wait_for<T>(&mut self, mut wanted: impl FnMut(Up, Vec<u8>) -> Option<T>) -> T {
+        loop {
+            let (up, body) = self.hear().expect("the helper goes on speaking");
+            if let Some(value) = wanted(up, body) {
+                return value;
+            }
+        }
+    }
+
+    /// Behaves up to the layout, which may be any.
+    pub fn prepare(&mut self, layout: Layout) {
+        self.say(&Down::Offer(offer()), &[]);
+        assert!(matches!(self.hear().unwrap().0, Up::Agree { .. }));
+        for _ in 0..CLOCK_QUESTIONS {
+            assert!(matches!(self.hear().unwrap().0, Up::AskClock));
+            self.say(&Down::Clock(clock::monotonic_ns(), clock::boottime_ns()), &[]);
+        }
+        self.say(&Down::Prepare(layout), &[]);
+    }
+
+    /// The same, and the helper has prepared it.
+    pub fn prepared() -> Self {
+        let mut visit = Visit::new();
+        visit.prepare(layout());
+        match visit.hear().unwrap().0 {
+            Up::Prepared { .. } => visit,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Starts the guest with this code.
+    pub fn running(code: &[u8]) -> Self {
+        let mut visit = Visit::prepared();
+        let state = xstate();
+        let mut start = start();
+        start.context.xstate = state.len() as u32;
+        start.eager = vec![CODE];
+        let mut page = code.to_vec();
+        page.resize(PAGE as usize, 0xf4);
+        visit.say(&Down::Start(Box::new(start)), &[state, page].concat());
+        visit.wait_for(|up, _| matches!(up, Up::Started).then_some(()));
+        visit
+    }
+
+    /// Answers the pulls that come and waits for the next call: its number, system call and arguments.
+    pub fn call(&mut self) -> (u64, u64, [u64; 6]) {
+        loop {
+            match self.hear().expect("the helper goes on speaking").0 {
+                Up::Call { seq, nr, args, .. } => return (seq, nr, args),
+                Up::Pull(addr, _) => self.say(&Down::Pages(vec![Run { addr, pages: 1, zero: true }]), &[]),
+                _ => {}
+            }
+        }
+    }
+
+    pub fn reply(&mut self, seq: u64, ret: i64) {
+        self.say(&Down::Reply { seq, ret, outputs: Vec::new() }, &[]);
+    }
+
+    /// Refused: with a line for the log that names the liar and says `why`; and nothing is left.
+    pub fn refuses(mut self, why: &str) {
+        while self.hear().is_ok() {}
+        let text = self.stage.logged(why);
+        assert!(text.contains("liar"), "{text}");
+        self.nothing_is_left();
+    }
+
+    /// Up to now nothing is wrong; it ends with the connection.
+    pub fn ends_content(mut self) {
+        self.guest.is_unharmed(0);
+        self.say(&Down::End, &[]);
+        self.nothing_is_left();
+    }
+
+    fn nothing_is_left(&mut self) {
+        let children = family(self.guest.pid());
+        self.guest.ends_well();
+        for pid in children {
+            super::until("its processes are gone", || matches!(super::state(pid), None | Some('Z')));
+        }
+    }
+}
+
+/// The processes below `pid`.
+fn family(pid: u32) -> Vec<u32> {
+    let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let children: Vec<u32> = list.split_whitespace().filter_map(|w| w.parse().ok()).collect();
+    children.iter().flat_map(|&c| family(c).into_iter().chain([c])).collect()
+}
