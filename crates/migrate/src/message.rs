@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Protocol version of this build. Both sides say the range they speak and take the highest common one.
 pub const VERSION: u16 = 1;
 /// Longest head.
-pub const MAX_HEAD: usize = 1 << 20;
+pub const MAX_HEAD: usize = 2 << 20;
 /// Longest body.
 pub const MAX_BODY: usize = 1 << 20;
 /// Bytes of memory in one frame when data is streamed.
@@ -20,6 +20,24 @@ pub const MAX_AREAS: usize = 65_536;
 
 /// Longest sentence of another node that is passed on to people.
 const MAX_SAID: usize = 300;
+
+/// Bytes of a siginfo.
+const SIGINFO: usize = 128;
+/// Signals in one frame.
+const SIGNALS_PER_FRAME: usize = 4096;
+/// Most signals that may go along with a process.
+pub const MAX_UNDELIVERED: usize = 100_000;
+
+/// The bodies of the frames that take `signals` along: one siginfo after the other.
+pub fn signal_frames(signals: &[Vec<u8>]) -> impl Iterator<Item = Vec<u8>> {
+    signals.chunks(SIGNALS_PER_FRAME).map(<[Vec<u8>]>::concat)
+}
+
+/// Adds the signals of one such body to `all`. False: it makes no sense, or there are too many.
+pub fn signals_in(body: &[u8], all: &mut Vec<Vec<u8>>) -> bool {
+    all.extend(body.chunks_exact(SIGINFO).map(<[u8]>::to_vec));
+    body.len().is_multiple_of(SIGINFO) && all.len() <= MAX_UNDELIVERED
+}
 
 /// What another node said, or what is said about it, fit for one line of a log.
 pub fn said(text: &str) -> String {
@@ -113,6 +131,8 @@ pub struct Context {
     /// The system call at home that the program waits for.
     pub in_call: Option<u64>,
     /// Signals that were sent to the program and not yet delivered (siginfo of 128 bytes).
+    #[serde(skip)]
+    #[cfg_attr(test, generator(bolero::generator::constant(Vec::new())))]
     pub undelivered: Vec<Vec<u8>>,
 }
 
@@ -175,6 +195,8 @@ pub enum Down {
     Pages(Vec<Run>),
     /// This page does not exist at home: the access must fault at home.
     NoPage(u64),
+    /// Signals that go along with the process (see [`signals_in`]), before the `Start`.
+    Undelivered,
     /// Run.
     Start(Box<Start>),
     /// More output bytes of the call that is in progress, before its `Reply`.
@@ -256,6 +278,8 @@ pub enum Up {
     Written(Vec<Run>),
     /// It must go home now.
     WantHome(String),
+    /// Signals that go along with the process (see [`signals_in`]), before `Frozen`.
+    Undelivered,
     /// Frozen; all pages have been sent.
     Frozen {
         /// Registers and the like (extended state in the body).

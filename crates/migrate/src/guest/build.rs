@@ -7,7 +7,9 @@ use crate::control::{GuestOrder, Report};
 use crate::hold::{Holds, Side};
 use crate::layout::{HOLE_BYTES, SCRATCH, TABLE, TOP};
 use crate::link::Link;
-use crate::message::{Area, CLOCK_QUESTIONS, Down, Layout, MAX_AREAS, Offer, Special, Start, Up, VERSION, said};
+use crate::message::{
+    Area, CLOCK_QUESTIONS, Down, Layout, MAX_AREAS, Offer, Special, Start, Up, VERSION, said, signals_in,
+};
 use pando_kernel::inject::{self, Call, call};
 use pando_kernel::memory::ProcessMemory;
 use pando_kernel::notify::{self, Allowed, Listener};
@@ -259,6 +261,7 @@ fn prepare(order: GuestOrder, offer: Offer, chan: Channel, plan: &Plan, layout: 
         call: None,
         attach: None,
         waiting: Vec::new(),
+        unqueued: VecDeque::new(),
         early: None,
         stash: VecDeque::new(),
         seq: 0,
@@ -298,15 +301,18 @@ impl Guest {
         self.hold("prepare");
         self.send(&Up::Prepared { post_copy: self.body.full_uffd }, &[])?;
         let limit = Duration::from_millis(self.order.limits.prepare_ms.max(self.order.limits.freeze_ms)) * 4;
-        let (start, body) = loop {
+        let mut undelivered = Vec::new();
+        let (mut start, body) = loop {
             match self.chan.wait::<Down>(limit)? {
                 (Down::Start(start), body) => break (start, body),
+                (Down::Undelivered, body) if signals_in(&body, &mut undelivered) => {}
                 (Down::Pages(runs), body) => self.install(&runs, &body)?,
                 (Down::Ping, _) => {}
                 (Down::End, _) => return Err(GuestError::Ended),
                 (other, _) => return Err(GuestError::Protocol(said(&format!("a start was expected, not {other:?}")))),
             }
         };
+        start.context.undelivered = undelivered;
         self.hold("send");
         self.link.report(Report::Hello {
             role: "guest".into(),

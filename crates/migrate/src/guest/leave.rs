@@ -1,7 +1,7 @@
 //! Going home: written pages first while the program runs, then the rest.
 
 use super::{Guest, Result, Stage, at};
-use crate::message::{CHUNK, Context, Run, Up};
+use crate::message::{CHUNK, Context, Run, Up, signal_frames};
 use pando_calls::{Class, Memory};
 use pando_kernel::inject::{self, call};
 use pando_kernel::memory::ProcessMemory;
@@ -207,6 +207,9 @@ impl Guest {
             in_call,
             undelivered: self.undelivered.iter().chain(&self.waiting).map(|i| i.to_vec()).collect(),
         };
+        for body in signal_frames(&context.undelivered) {
+            self.send(&Up::Undelivered, &[&body])?;
+        }
         let (signals, cpu_ns) = (self.signals, self.cpu_ns());
         self.send(&Up::Frozen { context: Box::new(context), signals, cpu_ns }, &[&xstate])
     }

@@ -118,6 +118,8 @@ pub(crate) struct Guest {
     attach: Option<Attach>,
     /// Signals that wait until it has come: a handler that ran first could make the same call, and take its answer.
     waiting: Vec<SigInfo>,
+    /// Signals that are undelivered, but not in this kernel's queue, which is full.
+    unqueued: VecDeque<i32>,
     /// Its reply, when that came first.
     early: Option<(Down, Vec<u8>)>,
     /// Messages that wait while only pages could be served.
@@ -279,7 +281,7 @@ impl Guest {
             Down::ComeHome => self.begin_leaving(),
             Down::End => Err(GuestError::Ended),
             Down::Ping => Ok(()),
-            Down::Offer(_) | Down::Clock(..) | Down::Prepare(_) | Down::Start(_) => {
+            Down::Offer(_) | Down::Clock(..) | Down::Prepare(_) | Down::Undelivered | Down::Start(_) => {
                 Err(GuestError::Protocol(said(&format!("a message out of place: {down:?}"))))
             }
         }

@@ -1,14 +1,13 @@
 //! Stops of the guest: signals to deliver, faults, and interrupts that we asked for.
 
 use super::{Guest, GuestError, Held, Result, at};
+use crate::message::MAX_UNDELIVERED;
 use pando_kernel::procfs;
 use pando_kernel::ptrace::Stop;
 use pando_kernel::signal::{self, DefaultAction, SigInfo};
 
 /// Offset of `uc_sigmask` from the stack pointer at the first instruction of a handler (`struct rt_sigframe`).
 pub(super) const FRAME_MASK: u64 = 304;
-/// Most signals that may wait here.
-const MAX_WAITING: usize = 100_000;
 
 impl Guest {
     pub(super) fn on_stop(&mut self, stop: Stop) -> Result<()> {
@@ -76,6 +75,9 @@ impl Guest {
         self.broke_off = false;
         if let Some(i) = self.undelivered.iter().position(|i| signal::number(i) == signal) {
             let info = self.undelivered.remove(i);
+            if let Some(next) = self.unqueued.pop_front() {
+                self.make_pending(next)?;
+            }
             at("siginfo", self.tracee.set_siginfo(&info))?;
             return match self.frame_mask.take() {
                 Some(mask) => self.deliver_with_mask(signal, mask),
@@ -140,7 +142,7 @@ impl Guest {
         if self.attach.is_none() {
             return self.queue_signal(info);
         }
-        if self.waiting.len() < MAX_WAITING {
+        if self.waiting.len() < MAX_UNDELIVERED {
             self.waiting.push(info);
         }
         Ok(())
@@ -153,10 +155,19 @@ impl Guest {
         if standard && self.undelivered.iter().any(|i| signal::number(i) == number) {
             return Ok(()); // pending already; standard signals do not queue
         }
-        if self.undelivered.len() < MAX_WAITING {
+        if self.undelivered.len() < MAX_UNDELIVERED {
             self.undelivered.push(info);
         }
-        at("queue a signal", signal::tgkill(self.body.pid, self.body.pid, number))
+        self.make_pending(number)
+    }
+
+    /// Where this kernel's queue is full (RLIMIT_SIGPENDING), a signal waits until others have been delivered.
+    fn make_pending(&mut self, number: i32) -> Result<()> {
+        match signal::tgkill(self.body.pid, self.body.pid, number) {
+            Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => self.unqueued.push_back(number),
+            other => at("queue a signal", other)?,
+        }
+        Ok(())
     }
 
     /// A signal broke `held` off at home: the guest's kernel now does what it does then (restart, or EINTR after a handler).

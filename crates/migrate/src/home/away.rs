@@ -4,7 +4,7 @@ use super::calls::STARVED;
 use super::{Deputy, End, HomeError, Result, Thread, Wish, at, offer, target};
 use crate::channel::ChannelError;
 use crate::control::{Command, Destination};
-use crate::message::{Down, Up, said};
+use crate::message::{Down, Up, said, signals_in};
 use pando_kernel::{poll, procfs};
 use std::os::fd::AsRawFd;
 use std::sync::mpsc::{TryRecvError, channel};
@@ -130,6 +130,10 @@ impl Deputy {
             }
             Up::Written(runs) => self.on_written(&runs, &body),
             Up::WantHome(reason) => self.come_home_for(&said(&reason)),
+            Up::Undelivered if !self.froze_abroad() || !signals_in(&body, &mut self.arriving) => {
+                Err(self.broken("signals that it can't have"))
+            }
+            Up::Undelivered => Ok(()),
             Up::Frozen { context, signals, cpu_ns } => self.on_frozen(*context, body, signals, cpu_ns),
             Up::Usage(cpu_ns) => {
                 if let Some(a) = &mut self.abroad {

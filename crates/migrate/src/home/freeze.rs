@@ -151,6 +151,7 @@ impl Deputy {
             ignored: 0,
             reset_wanted: Vec::new(),
             spent: BTreeMap::new(),
+            arriving: Vec::new(),
             rseq: (0, 0, 0),
             abroad: None,
             flight: None,

@@ -158,6 +158,8 @@ pub(crate) struct Deputy {
     pub reset_wanted: Vec<i32>,
     /// Handlers that act once and were taken away here, while their signal may not have been delivered abroad.
     pub spent: BTreeMap<i32, Vec<u8>>,
+    /// Signals that come back with the process.
+    pub arriving: Vec<Vec<u8>>,
     pub rseq: (u64, u32, u32),
     pub abroad: Option<Abroad>,
     pub flight: Option<Flight>,

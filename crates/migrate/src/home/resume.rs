@@ -29,6 +29,7 @@ impl Deputy {
             return Err(self.broken("a register set that makes no sense"));
         };
         self.check_signals(signals)?;
+        context.undelivered = std::mem::take(&mut self.arriving);
         if let Some(odd) = context.undelivered.iter().find(|i| !is_signal(i)) {
             return Err(self.broken(&format!("a signal that there is not (number {:?})", odd.get(..4))));
         }

@@ -5,7 +5,7 @@ use super::offer::holds;
 use super::target::Prepared;
 use super::{Abroad, Deputy, HomeError, Result, Thread, at};
 use crate::channel::ChannelError;
-use crate::message::{Context, Down, Start, Up, said};
+use crate::message::{Context, Down, Start, Up, said, signal_frames};
 use pando_kernel::ptrace::Stop;
 use pando_kernel::{PAGE, clock, page_floor};
 use std::collections::VecDeque;
@@ -54,6 +54,9 @@ impl Deputy {
             return Err(HomeError::Ended(status));
         }
         self.frozen_bytes = bytes.len() as u64;
+        for body in signal_frames(&frozen.context.undelivered) {
+            prepared.chan.send(&Down::Undelivered, &[&body]).map_err(failed)?;
+        }
         let start = Start {
             context: frozen.context.clone(),
             areas: frozen.areas.clone(),
