@@ -80,7 +80,15 @@ impl Stage {
 
     /// The liar answers a connection of the honest node.
     pub fn answer(&self, listener: &TcpListener) -> Channel {
-        let (tcp, _) = listener.accept().unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let begun = Instant::now();
+        let tcp = loop {
+            match listener.accept() {
+                Ok((tcp, _)) => break tcp,
+                Err(e) => assert!(begun.elapsed() < PATIENCE, "{e}; the helper said {:?}", self.reports.try_recv()),
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
         let config = self.identity("liar").server_config().unwrap();
         Channel::establish(tcp, ServerConnection::new(config).unwrap().into(), PATIENCE).unwrap()
     }

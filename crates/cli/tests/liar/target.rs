@@ -27,7 +27,15 @@ pub struct Taken {
 
 fn sleeper() -> Child {
     let mut command = Command::new("sleep");
-    command.arg("1000").current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // Without a locale it maps no files of others but its own.
+    command
+        .arg("1000")
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     if super::is_root() {
         command.uid(NOBODY).gid(NOBODY);
     }
