@@ -3,7 +3,7 @@
 mod liar;
 
 use liar::home::{CODE, DATA, HOLE, Visit, layout, offer, special, start, xstate};
-use pando_migrate::message::{Area, Down, Layout, Offer, Run, Special, Start, Up};
+use pando_migrate::message::{Area, Down, Layout, Offer, Run, Special, Start, Up, signal_frames};
 use std::time::Duration;
 
 const PAGE: u64 = 4096;
@@ -112,6 +112,9 @@ fn bad_start(why: &str, change: impl FnOnce(&mut Start, &mut Vec<u8>)) {
     let (mut start, mut body) = (start(), xstate());
     start.context.xstate = body.len() as u32;
     change(&mut start, &mut body);
+    for signals in signal_frames(&start.context.undelivered) {
+        visit.say(&Down::Undelivered, &signals);
+    }
     visit.say(&Down::Start(Box::new(start)), &body);
     visit.refuses(why);
 }
@@ -145,7 +148,7 @@ fn starts_that_make_no_sense() {
     bad_start("counted to", |s, _| s.signals = u64::MAX);
     bad_start("counted to", |s, _| s.brk = u64::MAX);
     bad_start("setitimer", |s, _| s.context.timers = [[u64::MAX; 4]; 2]);
-    bad_start("siginfo", |s, _| s.context.undelivered = vec![vec![1; 3]]);
+    bad_start("Undelivered", |s, _| s.context.undelivered = vec![vec![1; 3]]);
     for number in [0u8, 65, 255, 9, 19] {
         bad_start("signal", |s, _| s.context.undelivered = vec![[vec![number], vec![0; 127]].concat()]);
     }

@@ -217,7 +217,8 @@ fn any_messages_at_all() {
     bolero::check!().with_type::<Vec<(u8, u16, u8)>>().with_iterations(60).for_each(|changes| {
         let mut t = Taken::new();
         any_messages(&mut t, changes);
-        t.raw().shutdown(std::net::Shutdown::Write).unwrap();
+        // Home may have hung up already.
+        let _ = t.raw().shutdown(std::net::Shutdown::Write);
         while t.hear().is_ok() {}
         t.has_ended_somehow();
     });

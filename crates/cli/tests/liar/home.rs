@@ -122,6 +122,7 @@ impl Visit {
             slot: SLOTS.fetch_add(1, Ordering::Relaxed),
             limits: stage.limits.clone(),
             refuse: None,
+            holds: None,
         };
         // The connection as descriptor 3, as the daemon passes it.
         let mut command = Command::new("sh");

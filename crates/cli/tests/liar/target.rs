@@ -3,7 +3,7 @@
 use super::{Helper, PATIENCE, Stage, pando, state, until};
 use pando_migrate::channel::{Channel, ChannelError};
 use pando_migrate::control::{DeputyOrder, Destination};
-use pando_migrate::message::{CLOCK_QUESTIONS, Context, Down, Layout, Start, Up, VERSION};
+use pando_migrate::message::{CLOCK_QUESTIONS, Context, Down, Layout, Start, Up, VERSION, signal_frames};
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -65,6 +65,7 @@ pub fn connected(stage: Stage) -> (Stage, Child, Helper, Channel) {
         caller_uid: 0,
         reason: "test".into(),
         limits: stage.limits.clone(),
+        holds: None,
     };
     let mut command = Command::new(pando());
     let order = serde_json::to_string(&order).unwrap();
@@ -160,6 +161,9 @@ impl Taken {
         self.say(&Up::WantHome("it lies".into()), &[]);
         self.wait_for(|down, _| matches!(down, Down::ComeHome).then_some(()));
         let signals = self.start.signals;
+        for body in signal_frames(&context.undelivered) {
+            self.say(&Up::Undelivered, &body);
+        }
         self.say(&Up::Frozen { context: Box::new(context), signals, cpu_ns: 1 }, xstate);
     }
 
