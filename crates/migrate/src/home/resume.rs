@@ -233,11 +233,13 @@ impl Deputy {
             self.memory.write(which, &[set, 0, 0].map(u64::to_le_bytes).concat());
             let calls: Vec<Call> =
                 (0..AT_ONCE).map(|i| call(libc::SYS_rt_sigtimedwait, &[which, scratch + i * 128, now, 8])).collect();
-            let got = self.inject(&calls)?.iter().take_while(|&&r| r > 0).count();
-            let mut infos = vec![0; got * 128];
+            let results = self.inject(&calls)?;
+            let mut infos = vec![0; AT_ONCE as usize * 128];
             self.memory.read(scratch, &mut infos);
-            out.extend(infos.chunks(128).map(<[u8]>::to_vec));
-            if got < AT_ONCE as usize {
+            // Others send meanwhile: one call may find nothing and the next one something.
+            let taken = infos.chunks(128).zip(&results).filter(|(_, r)| **r > 0);
+            out.extend(taken.map(|(info, _)| info.to_vec()));
+            if results.last().is_none_or(|r| *r <= 0) {
                 break;
             }
         }
