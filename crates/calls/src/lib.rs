@@ -62,6 +62,9 @@ pub enum Plan {
 
 /// Says what the call reads and may write. Runs on the side where the program is, before the call.
 pub fn plan(nr: u64, args: &[u64; 6], mem: &mut dyn Memory) -> Plan {
+    if let Class::Home(reason) = class(nr, args) {
+        return Plan::Home(reason);
+    }
     let mut walk = Walk::new(args, None, mem);
     walk.describe(family::spec(nr, args));
     walk.into_plan()
@@ -69,7 +72,8 @@ pub fn plan(nr: u64, args: &[u64; 6], mem: &mut dyn Memory) -> Plan {
 
 /// Says what the kernel wrote or, where that can't be known to the byte, what it may have written and was an input, given that
 /// the call returned `ret` (restart codes -512..-516 count as interrupted). Runs at home after the call, over home's memory, in
-/// which the inputs are by then. It is the side that applies them that clips them to `outputs_max`.
+/// which the inputs are by then. Whoever uses them clips them to `outputs_max` (see [`clip`]):
+/// the buffer may have been smaller than the length that the kernel reports.
 pub fn outputs(nr: u64, args: &[u64; 6], ret: i64, mem: &mut dyn Memory) -> Vec<Range> {
     let mut walk = Walk::new(args, Some(ret), mem);
     walk.describe(family::spec(nr, args));

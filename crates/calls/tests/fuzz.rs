@@ -12,8 +12,8 @@ impl Memory for Repeated<'_> {
             return 0;
         }
         let len = buf.len().min(4096 - (addr & 4095) as usize);
-        for (b, i) in buf[..len].iter_mut().zip(addr..) {
-            *b = self.0[(i % self.0.len() as u64) as usize];
+        for (i, b) in (0..).zip(&mut buf[..len]) {
+            *b = self.0[(addr.wrapping_add(i) % self.0.len() as u64) as usize];
         }
         len
     }

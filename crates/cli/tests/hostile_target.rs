@@ -194,7 +194,7 @@ fn any_messages(t: &mut Taken, changes: &[(u8, u16, u8)]) {
         Up::Written(vec![Run { addr: place & !4095, pages: 1, zero: false }]),
         Up::WantHome("it does".into()),
         Up::Frozen { context, signals: t.start.signals, cpu_ns: 5 },
-        Up::Usage(7),
+        Up::Usage(7, 0),
         Up::Ping,
         Up::Call { seq: t.start.calls + 1, nr: 110, args: [place; 6], inputs: vec![(place, 8)], signals: 0 },
     ];
@@ -282,7 +282,7 @@ fn numbers_count_up_by_one() {
     // Times that nobody has had are not believed, and do not overflow.
     let mut t = Taken::new();
     for _ in 0..3 {
-        t.say(&Up::Usage(u64::MAX), &[]);
+        t.say(&Up::Usage(u64::MAX, 0), &[]);
     }
     t.goes_on();
 }

@@ -289,8 +289,8 @@ pub enum Up {
         /// CPU time used here, nanoseconds.
         cpu_ns: u64,
     },
-    /// CPU time used here, nanoseconds.
-    Usage(u64),
+    /// CPU time used here, nanoseconds, and how many signals have arrived.
+    Usage(u64, u64),
     /// Still here.
     Ping,
 }

@@ -9,7 +9,7 @@ use rustls::Connection;
 
 /// Bytes that sealing adds to a frame.
 pub const TAG: usize = 16;
-/// Frames under one key. With frames of at most 2 MiB that is far below what GCM bears.
+/// Frames under one key. With frames of at most 3 MiB that is far below what GCM bears.
 const FRAMES_PER_KEY: u64 = 1 << 16;
 
 /// Whose frames a key is for.

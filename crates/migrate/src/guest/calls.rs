@@ -71,12 +71,29 @@ impl Guest {
         match pando_calls::class(held.nr, &held.args) {
             Class::Home(reason) => Some(reason.to_string()),
             Class::Native => Some(format!("it called {name}")),
+            Class::Memory if !self.body.full_uffd && self.needs_home_pages(held) => {
+                Some(format!("it called {name}, which in personal mode only home can do"))
+            }
             Class::Forward if self.looks_at_itself(held) => Some("it looks at its own memory through /proc".into()),
             // It asks for signals that already wait here: home must have them first.
             Class::Forward if held.nr == libc::SYS_rt_sigtimedwait as u64 && !self.undelivered.is_empty() => {
                 Some("it waits for a signal that has come".into())
             }
             _ => None,
+        }
+    }
+
+    /// Pages that only home has can be fetched later only where the kernel's own faults are seen, too.
+    fn needs_home_pages(&self, held: &Held) -> bool {
+        let a = &held.args;
+        match held.nr as i64 {
+            libc::SYS_mmap => a[3] as i32 & libc::MAP_ANONYMOUS == 0,
+            libc::SYS_madvise => {
+                let home = |p: &(u64, u64, Backing)| p.2 == Backing::Home;
+                a[2] as i32 == libc::MADV_DONTNEED
+                    && self.areas.within(a[0], a[0].saturating_add(a[1])).iter().any(home)
+            }
+            _ => false,
         }
     }
 
@@ -159,6 +176,8 @@ impl Guest {
     }
 
     fn forward(&mut self, held: Held, inputs: &[Range]) -> Result<()> {
+        self.forget_flushed()?;
+        self.note_stack_growth()?;
         let mask_call =
             pando_calls::temporary_mask(held.nr, &held.args, &mut View { memory: &self.memory, areas: &self.areas });
         if let Some(mask) = mask_call {

@@ -3,7 +3,7 @@
 use super::{Guest, GuestError, Result, at};
 use crate::area::Backing;
 use crate::message::{CHUNK, Down, MAX_BODY, Run, Up};
-use pando_kernel::{PAGE, poll};
+use pando_kernel::{PAGE, poll, procfs};
 use std::os::fd::AsRawFd;
 
 /// Pages asked for at a fault: the one and its neighbours above.
@@ -68,6 +68,21 @@ impl Guest {
             self.send(&Up::StackGrew(addr), &[])?;
         }
         self.zero(addr);
+        Ok(())
+    }
+
+    /// In personal mode nobody tells that the stack has grown: it is looked at before home needs to know.
+    pub(super) fn note_stack_growth(&mut self) -> Result<()> {
+        if self.body.full_uffd {
+            return Ok(());
+        }
+        let maps = at("the guest's map", procfs::maps(self.body.pid))?;
+        let low = self.stack_low;
+        if let Some(stack) = maps.iter().find(|m| m.start < low && low < m.end) {
+            self.areas.insert(stack.start, low, Backing::Grown);
+            self.stack_low = stack.start;
+            self.send(&Up::StackGrew(stack.start), &[])?;
+        }
         Ok(())
     }
 
@@ -158,6 +173,7 @@ impl Guest {
 
     /// Ranges that were written since the last look, with home's idea of them out of date.
     pub(super) fn take_written(&mut self) -> Result<Vec<(u64, u64)>> {
+        self.note_stack_growth()?;
         let areas: Vec<(u64, u64, Backing)> = self.areas.iter().collect();
         let mut out = Vec::new();
         for (start, end, backing) in areas {

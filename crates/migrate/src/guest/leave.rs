@@ -6,7 +6,7 @@ use pando_calls::{Class, Memory};
 use pando_kernel::inject::{self, call};
 use pando_kernel::memory::ProcessMemory;
 use pando_kernel::ptrace::{self, Stop};
-use pando_kernel::{PAGE, vdso};
+use pando_kernel::{PAGE, signal, vdso};
 use std::collections::VecDeque;
 
 /// Fewer written bytes than this are sent while frozen.
@@ -194,6 +194,7 @@ impl Guest {
         let (timers, altstack) = self.take_timers(&base)?;
         self.leaving = Leaving::Frozen;
         self.report_state();
+        self.keep_timers_signals();
         let written = self.take_written()?;
         self.send_written(&written)?;
         self.hold("residual");
@@ -212,6 +213,18 @@ impl Guest {
         }
         let (signals, cpu_ns) = (self.signals, self.cpu_ns());
         self.send(&Up::Frozen { context: Box::new(context), signals, cpu_ns }, &[&xstate])
+    }
+
+    /// Signals of CPU timers and limits are this kernel's own: home has not seen them.
+    fn keep_timers_signals(&mut self) {
+        let pending = self.tracee.pending(false).into_iter().chain(self.tracee.pending(true));
+        for info in pending {
+            let number = signal::number(&info);
+            let own = [libc::SIGVTALRM, libc::SIGPROF, libc::SIGXCPU].contains(&number);
+            if own && !self.undelivered.iter().any(|u| signal::number(u) == number) {
+                self.undelivered.push(info);
+            }
+        }
     }
 
     fn at_syscall(&self, rip: u64) -> bool {

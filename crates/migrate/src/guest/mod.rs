@@ -272,7 +272,8 @@ impl Guest {
             }
             Down::Resume => {
                 self.paused = false;
-                if self.stopped && !self.leaving.freezing() {
+                // One that waits to die at home stays where it is.
+                if self.stopped && !self.leaving.freezing() && !self.wants_home {
                     self.stopped = false;
                     at("continue", self.tracee.cont(0))?;
                 }
@@ -326,7 +327,7 @@ impl Guest {
         if self.reported.elapsed() > Duration::from_secs(1) {
             self.reported = Instant::now();
             let cpu = self.cpu_ns();
-            self.send(&Up::Usage(cpu), &[])?;
+            self.send(&Up::Usage(cpu, self.signals), &[])?;
             self.report_state();
         }
         Ok(())

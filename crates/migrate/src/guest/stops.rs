@@ -170,6 +170,22 @@ impl Guest {
         Ok(())
     }
 
+    /// The kernel flushes signals that come to be ignored, and stop signals when a continue comes: so must we. The guest is held.
+    pub(super) fn forget_flushed(&mut self) -> Result<()> {
+        for number in std::mem::take(&mut self.unqueued) {
+            self.make_pending(number)?;
+        }
+        if !self.undelivered.is_empty() {
+            let pending = at("status", procfs::status(self.body.pid))?.pending;
+            let unqueued = &self.unqueued;
+            self.undelivered.retain(|i| {
+                let number = signal::number(i);
+                pending & signal::bit(number) != 0 || unqueued.contains(&number)
+            });
+        }
+        Ok(())
+    }
+
     /// A signal broke `held` off at home: the guest's kernel now does what it does then (restart, or EINTR after a handler).
     pub(super) fn break_off(&mut self, held: Held, code: i64) -> Result<()> {
         let mut view = super::leave::Plain(&self.memory);

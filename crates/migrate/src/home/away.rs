@@ -135,7 +135,9 @@ impl Deputy {
             }
             Up::Undelivered => Ok(()),
             Up::Frozen { context, signals, cpu_ns } => self.on_frozen(*context, body, signals, cpu_ns),
-            Up::Usage(cpu_ns) => {
+            Up::Usage(cpu_ns, signals) => {
+                self.check_signals(signals)?;
+                self.signals_seen(signals);
                 if let Some(a) = &mut self.abroad {
                     a.cpu_ns = a.believable(cpu_ns);
                 }

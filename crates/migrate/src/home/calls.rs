@@ -4,7 +4,7 @@ use super::memory::View;
 use super::{Answered, Deputy, Flight, HomeError, Result, Thread, at};
 use crate::layout::HOLE_BYTES;
 use crate::message::{CHUNK, Down, Span};
-use pando_calls::{Class, Plan};
+use pando_calls::{Class, Plan, Range};
 use pando_kernel::inject::{self, call};
 use pando_kernel::ptrace::Stop;
 use pando_kernel::{page_ceil, page_floor};
@@ -52,9 +52,10 @@ impl Deputy {
         // It has run since it got the last signal, so that has been delivered.
         self.spent.clear();
         let mut done_before = 0;
-        if let Some((cut_nr, cut_args, done)) = self.cut_short.take()
+        if let Some((cut_nr, cut_args, done)) = self.cut_short
             && (cut_nr, cut_args) == (nr, args)
         {
+            self.cut_short = None;
             args[1] += done;
             args[2] -= done;
             done_before = done;
@@ -62,7 +63,8 @@ impl Deputy {
         if let Some(error) = self.forbidden(nr, &args)? {
             return self.tell(&Down::Reply { seq, ret: error, outputs: Vec::new() }, &[]);
         }
-        self.flight = Some(Flight { seq, nr, args, begun: false, disturbed: false, done_before });
+        let outputs_max = self.outputs_max(nr, args);
+        self.flight = Some(Flight { seq, nr, args, outputs_max, begun: false, disturbed: false, done_before });
         self.begin()
     }
 
@@ -191,6 +193,15 @@ impl Deputy {
         self.reply(&flight, ret, outputs)
     }
 
+    /// What a call may write. Asked before it is made: the kernel may write a length that is larger than the buffer.
+    pub(super) fn outputs_max(&self, nr: u64, args: [u64; 6]) -> Vec<Range> {
+        let (nr, args) = self.real_call(nr, args);
+        match pando_calls::plan(nr, &args, &mut View(&self.memory)) {
+            Plan::Forward { outputs_max, .. } => outputs_max,
+            _ => Vec::new(),
+        }
+    }
+
     fn outputs(&self, flight: &Flight, ret: i64) -> Vec<(u64, Vec<u8>)> {
         let (nr, args) = self.real_call(flight.nr, flight.args);
         if matches!(pando_calls::class(nr, &args), Class::Memory) {
@@ -198,7 +209,7 @@ impl Deputy {
         }
         let ranges = pando_calls::outputs(nr, &args, ret, &mut View(&self.memory));
         let mut out = Vec::with_capacity(ranges.len());
-        for range in ranges {
+        for range in pando_calls::clip(&ranges, &flight.outputs_max) {
             let mut bytes = vec![0; range.len as usize];
             let got = self.memory.read(range.addr, &mut bytes);
             bytes.truncate(got);

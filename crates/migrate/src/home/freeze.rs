@@ -318,6 +318,7 @@ impl Deputy {
         self.dig_hole()?;
         let (altstack, timers) = self.read_kernel_state(&status)?;
         self.altstack.clone_from(&altstack);
+        let signalled = held.iter().any(|i| status.caught & signal::bit(signal::number(i)) != 0);
         let mut context = Context {
             registers: Vec::new(),
             xstate: xstate.len() as u32,
@@ -328,7 +329,7 @@ impl Deputy {
             in_call: None,
             undelivered: held.drain(..).map(|i| i.to_vec()).collect(),
         };
-        let regs = self.as_if_undisturbed(registers, &status, mask);
+        let regs = self.as_if_undisturbed(registers, &status, mask, signalled);
         // A transfer that was cut short is a short one for a process that goes on without us.
         let original = if self.cut_short.is_some() { registers } else { regs };
         context.registers = ptrace::to_words(&regs);
@@ -427,7 +428,13 @@ impl Deputy {
     }
 
     /// Makes good what stopping did to a system call in progress.
-    fn as_if_undisturbed(&mut self, registers: Registers, status: &procfs::Status, mask: u64) -> Registers {
+    fn as_if_undisturbed(
+        &mut self,
+        registers: Registers,
+        status: &procfs::Status,
+        mask: u64,
+        signalled: bool,
+    ) -> Registers {
         let mut r = registers;
         let nr = r.orig_rax;
         let args = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
@@ -435,9 +442,10 @@ impl Deputy {
             return r;
         }
         let result = r.rax as i64;
-        let quiet = status.pending & !mask == 0;
-        if result == -i64::from(libc::EINTR) && quiet && pando_calls::gives_eintr_by_itself(nr) {
-            r.rax = -513i64 as u64;
+        let quiet = status.pending & !mask == 0 && !signalled;
+        if result == -i64::from(libc::EINTR) && pando_calls::gives_eintr_by_itself(nr) {
+            // EINTR it is if a handler runs, under the call's own mask too (ERESTARTNOHAND); else the stop was the cause.
+            r.rax = -514i64 as u64;
         }
         if result == -516 {
             self.restart = Some((nr, args));
@@ -483,12 +491,18 @@ impl Deputy {
 
     /// The freeze cut a blocking transfer short: the rest is transferred before the process goes on by itself, however long that
     /// takes.
-    fn finish_transfer(&mut self, frozen: &Frozen, nr: u64, mut args: [u64; 6], done: u64) -> Result<()> {
-        args[1] += done;
-        args[2] -= done;
-        self.flight = Some(Flight { seq: 0, nr, args, begun: false, disturbed: false, done_before: done });
+    fn finish_transfer(&mut self, frozen: &Frozen, nr: u64, args: [u64; 6], done: u64) -> Result<()> {
         self.returning = Some(Box::new(frozen.context.clone()));
         self.returning_xstate.clone_from(&frozen.xstate);
+        self.transfer_rest(nr, args, done)
+    }
+
+    /// Runs what is left of a transfer, for a process that is otherwise all here.
+    pub(super) fn transfer_rest(&mut self, nr: u64, mut args: [u64; 6], done: u64) -> Result<()> {
+        args[1] += done;
+        args[2] -= done;
+        let outputs_max = self.outputs_max(nr, args);
+        self.flight = Some(Flight { seq: 0, nr, args, outputs_max, begun: false, disturbed: false, done_before: done });
         self.halt();
         self.begin()
     }

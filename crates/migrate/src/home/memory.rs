@@ -221,11 +221,7 @@ impl Deputy {
     /// What the kernel may be writing just now.
     fn claimed_by_call(&self) -> Vec<Range> {
         let Some(flight) = self.flight.as_ref().filter(|f| f.begun) else { return Vec::new() };
-        let (nr, args) = self.real_call(flight.nr, flight.args);
-        match pando_calls::plan(nr, &args, &mut View(&self.memory)) {
-            pando_calls::Plan::Forward { outputs_max, .. } => outputs_max,
-            _ => Vec::new(),
-        }
+        flight.outputs_max.clone()
     }
 
     /// `restart_syscall` stands for the call it continues.
@@ -258,13 +254,16 @@ impl Deputy {
         }
         let mask = at("mask", self.tracee.signal_mask())?;
         at("mask", self.tracee.set_signal_mask(inject::QUIET))?;
+        // What has come home already may have made it grow.
+        let mut there = [0; 8];
+        self.memory.read(page_floor(to), &mut there);
         // The kernel writes the old mask there: that touch is the growth.
         let touched = self.inject(&[call(libc::SYS_rt_sigprocmask, &[0, 0, page_floor(to), 8])]);
         at("mask", self.tracee.set_signal_mask(mask))?;
         if touched? != [0] {
             return Err(self.broken("a stack that home's kernel does not let grow so far"));
         }
-        self.memory.write(page_floor(to), &[0; 8]);
+        self.memory.write(page_floor(to), &there);
         self.stack_low = page_floor(to);
         self.apply_held();
         Ok(())

@@ -86,6 +86,8 @@ pub(crate) struct Flight {
     pub seq: u64,
     pub nr: u64,
     pub args: [u64; 6],
+    /// What the kernel may write, as the arguments were when it was made.
+    pub outputs_max: Vec<pando_calls::Range>,
     /// Has the thread begun it?
     pub begun: bool,
     /// A signal that the program ignores came meanwhile: EINTR would be our doing.

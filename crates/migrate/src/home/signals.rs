@@ -119,10 +119,10 @@ impl Deputy {
         self.tell(&Down::Signal(info.to_vec()), &[])?;
         let code = regs.rax as i64;
         let begun = self.flight.as_ref().is_some_and(|f| f.begun) && self.thread == Thread::InCall;
-        let broken_off = begun && regs.rip == self.hole + inject::SINGLE_RETURN && RESTART_CODES.contains(&code);
+        let broke_off = self.broke_off(code).filter(|_| begun && regs.rip == self.hole + inject::SINGLE_RETURN);
         let not_entered = begun && regs.rip == self.hole + inject::SINGLE;
-        if broken_off || not_entered {
-            self.call_interrupted(if broken_off { code } else { -513 })?;
+        if broke_off.is_some() || not_entered {
+            self.call_interrupted(broke_off.unwrap_or(-513))?;
         } else if begun {
             // The call is complete; the trap behind it comes next.
             at("continue", self.tracee.cont(0))?;
@@ -135,6 +135,14 @@ impl Deputy {
             self.halted_at = self.halted_at.checked_sub(super::away::PARK_AFTER).unwrap_or(self.halted_at);
         }
         self.reset_if_once(number)
+    }
+
+    /// The restart code if a signal broke the call in flight off: its handler comes first, under the mask that the call may have set
+    /// for its time. Some calls say EINTR at once, which is what ERESTARTNOHAND becomes when the handler has run.
+    fn broke_off(&self, code: i64) -> Option<i64> {
+        let nr = self.flight.as_ref().map_or(0, |f| f.nr);
+        let at_once = code == -i64::from(libc::EINTR) && pando_calls::gives_eintr_by_itself(nr);
+        if at_once { Some(-514) } else { RESTART_CODES.contains(&code).then_some(code) }
     }
 
     /// SA_RESETHAND: the disposition at home changes as it does abroad.
@@ -192,10 +200,10 @@ impl Deputy {
         }
         let code = regs.rax as i64;
         let begun = self.flight.as_ref().is_some_and(|f| f.begun);
-        if begun && regs.rip == self.hole + inject::SINGLE_RETURN && !RESTART_CODES.contains(&code) {
+        if begun && regs.rip == self.hole + inject::SINGLE_RETURN && self.broke_off(code).is_none() {
             return at("continue", self.tracee.cont(0));
         }
-        self.call_interrupted(if RESTART_CODES.contains(&code) { code } else { -513 })
+        self.call_interrupted(self.broke_off(code).unwrap_or(-513))
     }
 
     /// It can't have seen more signals than were sent.

@@ -82,7 +82,7 @@ impl Deputy {
             }
             match prepared.chan.wait::<Up>(left).map_err(failed)?.0 {
                 Up::Started => break,
-                Up::Ping | Up::Usage(_) => {}
+                Up::Ping | Up::Usage(..) => {}
                 Up::Failed(why) => {
                     return Err(HomeError::Declined { node, why: format!("could not start it: {}", said(&why)) });
                 }
