@@ -214,7 +214,8 @@ fn classes() {
     assert_eq!(of(n::SYS_setitimer, &[0]), Class::Forward);
     assert_eq!(of(n::SYS_setitimer, &[1]), Class::CpuTimer);
     assert_eq!(of(n::SYS_rt_sigaction, &[]), Class::Both);
-    assert_eq!(of(n::SYS_mmap, &[]), Class::Memory);
+    assert_eq!(of(n::SYS_mmap, &[0, 4096, 3, 0x22]), Class::Memory);
+    assert!(matches!(of(n::SYS_mmap, &[0, 4096, 3, 0x21]), Class::Home(_)), "shared memory");
     assert_eq!(of(n::SYS_getrusage, &[]), Class::CpuTime);
     assert_eq!(of(n::SYS_restart_syscall, &[]), Class::Forward);
     for rule in natives() {

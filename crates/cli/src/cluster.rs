@@ -61,6 +61,7 @@ pub fn join(options: JoinOptions) -> Done {
     let asked = options.config.is_some();
     let place = Place::find(options.config, options.state, None);
     let mut config = Config::load(&place.config, asked).map_err(said)?;
+    let listen = options.listen.as_ref().map_or(String::new(), |l| format!(" --listen {l}"));
     config.listen = options.listen.unwrap_or(config.listen);
     let name = name_or_host(options.name.as_deref().or(config.name.as_deref()))?;
     let word = match options.token.as_str() {
@@ -68,7 +69,8 @@ pub fn join(options: JoinOptions) -> Done {
         word => word.to_owned(),
     };
     let identity = joining::join(&place, &config, &word, &name).map_err(said)?;
-    println!("joined cluster {} as node {}; next: `pando node`{}", identity.cluster, identity.node, hint(&place.state));
+    let next = format!("pando node{}{listen}", hint(&place.state));
+    println!("joined cluster {} as node {}; next: `{next}`", identity.cluster, identity.node);
     Ok(())
 }
 

@@ -5,7 +5,7 @@
 use crate::args::RunOptions;
 use pando_node::client::{Client, ClientError};
 use pando_node::sys;
-use pando_node::views::{Event, Info, MoveAnswer, MoveRequest, Process, RegisterRequest};
+use pando_node::views::{Event, Info, Liveness, MoveAnswer, MoveRequest, Node, Process, RegisterRequest};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 /// Exit statuses as shells have them.
 const NOT_FOUND: i32 = 127;
 const NOT_EXECUTABLE: i32 = 126;
+/// Nothing was started, and that is our doing (as env(1) and timeout(1) have it).
+const NOT_STARTED: i32 = 125;
 /// How long a program may take to map its libraries before it is moved all the same.
 const FIRST_MOMENTS: Duration = Duration::from_millis(200);
 /// How long after its end the daemon may take to say that it was lost.
@@ -28,6 +30,12 @@ pub fn run(client: &Client, options: RunOptions) -> i32 {
     let daemon: Result<Info, ClientError> = client.get("/v1/info");
     if let (Err(e), Some(node)) = (&daemon, &options.node) {
         eprintln!("pando: it runs here and not at {node}: {e}");
+    }
+    if let (Ok(_), Some(node)) = (&daemon, &options.node)
+        && let Err(why) = reachable(client, node)
+    {
+        eprintln!("pando: {why}; nothing was started");
+        return NOT_STARTED;
     }
     let passing = (!options.detach).then(sys::PassingOn::begin);
     let child = match start(&options, daemon.as_ref().ok().map(|d| d.pid)) {
@@ -61,6 +69,18 @@ pub fn run(client: &Client, options: RunOptions) -> i32 {
         tell_loss(client, pid);
     }
     status
+}
+
+/// Is there such a node, and is it up?
+fn reachable(client: &Client, node: &str) -> Result<(), String> {
+    let nodes: Vec<Node> = client.get("/v1/nodes").map_err(|e| e.to_string())?;
+    let known: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();
+    match nodes.iter().find(|n| n.name == node) {
+        _ if node == "best" => Ok(()),
+        None => Err(format!("there is no node {node} (there are {})", known.join(", "))),
+        Some(n) if n.state == Liveness::Down => Err(format!("node {node} is down: see `pando nodes`")),
+        Some(_) => Ok(()),
+    }
 }
 
 /// A program that was lost with another node ends as if killed: says what the daemon knows of it.

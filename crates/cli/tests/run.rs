@@ -35,8 +35,8 @@ fn the_status_is_the_programs_own() {
     assert_eq!(code, Some(3));
     assert!(said.contains("it runs here and not at n2") && said.contains("pando node"), "{said}");
     let (code, said) = status(&["--node", "n9", "sleep", "0.5"], &lab.nodes[0].socket);
-    assert_eq!(code, Some(0));
-    assert!(said.contains("stays here: there is no node n9"), "{said}");
+    assert_eq!(code, Some(125));
+    assert!(said.contains("there is no node n9 (there are n1); nothing was started"), "{said}");
 }
 
 #[test]

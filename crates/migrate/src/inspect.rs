@@ -4,6 +4,7 @@ use pando_kernel::procfs::{self, Mapping, Status};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 /// One obstacle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,15 +26,20 @@ pub struct Inspection {
     pub threads: u32,
 }
 
-/// Inspects `pid`. An error is a sentence (no such process, not permitted).
-pub fn inspect(pid: u32) -> Result<Inspection, String> {
+/// Inspects `pid`, which `helper` traces if it has been moved already. An error is a sentence (no such process, not permitted).
+pub fn inspect(pid: u32, helper: Option<u32>) -> Result<Inspection, String> {
     let pid = pid as i32;
-    let status = procfs::status(pid).map_err(|e| format!("there is no process {pid} to look at: {e}"))?;
+    let mut status = procfs::status(pid).map_err(|e| format!("there is no process {pid} to look at: {e}"))?;
     let maps = procfs::maps(pid).map_err(|e| format!("process {pid} may not be inspected: {e}"))?;
-    let mut obstacles = of_status(pid, &status);
-    if !maps.is_empty() {
-        obstacles.extend(of_memory(pid, &maps));
+    if helper.is_some_and(|h| h as i32 == status.tracer as i32) {
+        (status.tracer, status.state) = (0, 'S');
     }
+    let mut obstacles = of_status(pid, &status);
+    if maps.is_empty() {
+        let why = "it has no memory of its own (a kernel thread, or it has ended)";
+        obstacles.push(obstacle(why, "such can't move"));
+    }
+    obstacles.extend(of_memory(pid, &maps));
     Ok(Inspection { obstacles, resident: status.resident, threads: status.threads })
 }
 
@@ -132,11 +138,8 @@ pub(crate) fn of_memory(pid: i32, maps: &[Mapping]) -> Vec<Obstacle> {
                 format!("it shares writable memory: {at}"),
                 "this version moves processes by themselves; memory shared with others or a file stays where it is",
             ));
-        } else if m.shared && is_open_for_writing(pid, m) {
-            out.push(obstacle(
-                format!("it maps a file that someone is writing: {at}"),
-                "try again when the writer is done",
-            ));
+        } else if let Some(why) = m.shared.then(|| not_at_rest(pid, m)).flatten() {
+            out.push(obstacle(format!("{why}: {at}"), "try again when the writer is done, or as root"));
         }
     }
     out
@@ -157,11 +160,23 @@ fn vm_flags(pid: i32) -> HashMap<u64, String> {
     out
 }
 
-/// A file that nobody can write just now can be copied. A read lease is only granted then (fcntl(2)).
-fn is_open_for_writing(pid: i32, m: &Mapping) -> bool {
+/// A file that nobody can write just now can be copied. A read lease is only granted then (fcntl(2)). Where that may not be asked,
+/// only the system's own files count as at rest. Gives the reason if it is not.
+fn not_at_rest(pid: i32, m: &Mapping) -> Option<&'static str> {
     let path = format!("/proc/{pid}/map_files/{:x}-{:x}", m.start, m.end);
-    match fs::File::open(path) {
-        Ok(file) => !pando_kernel::lease::nobody_writes(&file),
-        Err(_) => true,
+    match fs::File::open(path).ok().and_then(|file| pando_kernel::lease::nobody_writes(&file)) {
+        Some(true) => None,
+        Some(false) => Some("it maps a file that someone is writing"),
+        None if is_the_systems(pid, m) => None,
+        None => Some("it maps a file that others may write, and only root may look whether someone does"),
     }
+}
+
+/// A file (a cache of the C library, say) that belongs to somebody else and that only its owner may write: such are replaced, not
+/// written.
+fn is_the_systems(pid: i32, m: &Mapping) -> bool {
+    let Ok(status) = procfs::status(pid) else { return false };
+    fs::metadata(format!("/proc/{pid}/root{}", m.name)).or_else(|_| fs::metadata(&m.name)).is_ok_and(|file| {
+        file.ino() == m.inode && file.uid() != status.uids[1] && file.is_file() && file.mode() & 0o022 == 0
+    })
 }

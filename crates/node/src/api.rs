@@ -107,7 +107,8 @@ async fn explain((State(node), ConnectInfo(caller)): Asked, Path(pid): Path<u32>
     });
     let nodes = node.membership().nodes();
     let best = choice::best(&nodes, &view.place);
-    let inspection = tokio::task::spawn_blocking(move || pando_migrate::inspect::inspect(pid)).await;
+    let helper = view.helper.filter(|_| view.role == "home");
+    let inspection = tokio::task::spawn_blocking(move || pando_migrate::inspect::inspect(pid, helper)).await;
     let inspection = inspection.unwrap_or_else(|e| Err(e.to_string()));
     let process = shown(&view, caller);
     Ok(Json(views::Explanation { process, permitted: Ok(()), inspection, best, nodes }))
@@ -154,7 +155,7 @@ async fn register(
 ) -> Answer<views::Process> {
     let facts = permitted(&node, caller, "register", request.pid)?;
     let mut table = node.table();
-    table.register(request.pid, facts.uids[0], facts.command, facts.start_time);
+    table.register(request.pid, facts.uids[0], facts.command, facts.start_time, true);
     let key = table.local(request.pid);
     let known = table.get(&key).ok_or_else(|| Refused::Conflict("too many processes are known".into()))?;
     Ok(Json(shown(&known.view, caller)))

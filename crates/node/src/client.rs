@@ -26,6 +26,12 @@ pub enum ClientError {
     /// It said no.
     #[error("{0}")]
     Refused(String),
+    /// It is there and says nothing.
+    #[error("the node at {} does not answer (stopped, or overloaded?)", socket.display())]
+    Silent {
+        /// Its socket.
+        socket: PathBuf,
+    },
     /// It broke off or makes no sense.
     #[error("the node's answer can't be understood ({0}): see its log, node.log")]
     Broken(String),
@@ -62,7 +68,10 @@ impl Client {
     fn call<T: DeserializeOwned>(&self, method: &str, path: &str, body: &[u8]) -> Result<T, ClientError> {
         let socket = self.socket.clone();
         let stream = UnixStream::connect(&socket).map_err(|cause| ClientError::NoDaemon { socket, cause })?;
-        let answer = exchange(stream, method, path, body).map_err(|e| ClientError::Broken(e.to_string()))?;
+        let answer = exchange(stream, method, path, body).map_err(|e| match e.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ClientError::Silent { socket: self.socket.clone() },
+            _ => ClientError::Broken(e.to_string()),
+        })?;
         let (status, body) = parse(&answer).ok_or_else(|| ClientError::Broken("not HTTP".into()))?;
         if status != 200 {
             let text = match serde_json::from_slice::<Refusal>(body) {
@@ -76,8 +85,9 @@ impl Client {
 }
 
 fn exchange(mut stream: UnixStream, method: &str, path: &str, body: &[u8]) -> io::Result<Vec<u8>> {
-    // Longer than any request of the daemon's own may take.
-    stream.set_read_timeout(Some(Duration::from_secs(600)))?;
+    // What is only looked up is there at once; orders may take as long as the daemon itself waits.
+    let at_once = method == "GET" && !path.contains("wait=");
+    stream.set_read_timeout(Some(Duration::from_secs(if at_once { 15 } else { 600 })))?;
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: pando\r\nConnection: close\r\nContent-Type: application/json\r\n\
          Content-Length: {}\r\n\r\n",

@@ -73,7 +73,7 @@ pub async fn serve(node: &Arc<Node>, caller: Caller, request: MoveRequest) -> Re
     let reason = crate::owner::clean(request.reason.as_deref().unwrap_or("user"));
     let on = format!("process {pid} ({}) to {}", facts.command, request.dest);
     node.audit.note(&Entry { who: caller.to_string(), what: "move", on, allowed: true, why: reason.clone() });
-    node.table().register(pid, facts.uids[0], facts.command.clone(), facts.start_time);
+    node.table().register(pid, facts.uids[0], facts.command.clone(), facts.start_time, false);
     let wanted = Wanted { pid, start_time: facts.start_time, dest, caller, reason };
     let ended = match attempt(node, &wanted).await {
         // Its deputy was just leaving: the process is home, or has ended.

@@ -21,6 +21,8 @@ pub struct Known {
     pub start_time: u64,
     /// Its helper's connection stands.
     pub connected: bool,
+    /// `pando run` started it.
+    pub run: bool,
 }
 
 /// The first line of a helper, without its role.
@@ -66,8 +68,8 @@ impl Table {
         (self.me.clone(), pid)
     }
 
-    /// `pando run` started it, or someone wants to move it.
-    pub fn register(&mut self, pid: u32, uid: u32, command: String, start_time: u64) {
+    /// `pando run` started it (`run`), or someone wants to move it.
+    pub fn register(&mut self, pid: u32, uid: u32, command: String, start_time: u64, run: bool) {
         let key = self.local(pid);
         if self.known.get(&key).is_some_and(|k| k.start_time == start_time) || self.known.len() >= MAX_KNOWN {
             return;
@@ -82,7 +84,7 @@ impl Table {
             role: "home".into(),
             ..Process::default()
         };
-        self.known.insert(key, Known { view, start_time, connected: false });
+        self.known.insert(key, Known { view, start_time, connected: false, run });
     }
 
     /// A helper said hello: its process is known from now on, and what was known of it is kept.
@@ -96,6 +98,7 @@ impl Table {
             view: Process { pid, place: home.clone(), phase: "inspect".into(), ..Process::default() },
             start_time: arrival.start_time,
             connected: false,
+            run: false,
         });
         known.connected = true;
         known.start_time = arrival.start_time;
@@ -128,10 +131,11 @@ impl Table {
         }
     }
 
-    /// Its helper is about to go. A process that is at home stays known, one that visited or ended does not.
+    /// Its helper is about to go. A process that is at home stays known; one that visited, ended or has never been away does not.
     pub fn done(&mut self, key: &Key, outcome: &str) {
         let stays = matches!(outcome, "home" | "refused" | "failed") && key.0 == self.me;
-        if !stays {
+        let never_away = self.known.get(key).is_some_and(|k| k.view.moves == 0 && !k.run);
+        if !stays || never_away {
             self.known.remove(key);
         } else if let Some(known) = self.known.get_mut(key) {
             (known.view.place, known.view.phase) = (self.me.clone(), "home".into());
@@ -194,7 +198,7 @@ mod tests {
     #[test]
     fn a_process_goes_and_comes_home() {
         let mut t = Table::new("n1".into());
-        t.register(10, 7, "loop".into(), 5);
+        t.register(10, 7, "loop".into(), 5, true);
         t.arrived(arrival("n1", 10));
         let key = t.local(10);
         assert_eq!(t.progress(&key, progress("n1", "freeze")), None);

@@ -107,7 +107,7 @@ fn prepare_first(order: &DeputyOrder) -> Result<(Prepared, u64, i32)> {
     let pid = order.pid as i32;
     check_owner(order)?;
     holds(order).at("inspect");
-    let found = inspect::inspect(order.pid).map_err(HomeError::Refused)?;
+    let found = inspect::inspect(order.pid, None).map_err(HomeError::Refused)?;
     refuse(order, &found.obstacles)?;
     let maps = at("its map", procfs::maps(pid))?;
     if maps.is_empty() {
