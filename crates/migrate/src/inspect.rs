@@ -4,6 +4,7 @@ use pando_kernel::procfs::{self, Mapping, Status};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 
 /// One obstacle.
@@ -172,11 +173,10 @@ fn not_at_rest(pid: i32, m: &Mapping) -> Option<&'static str> {
     }
 }
 
-/// A file (a cache of the C library, say) that belongs to somebody else and that only its owner may write: such are replaced, not
-/// written.
+/// A file (a cache of the C library, say) that its owner alone may write, and we may not: such are replaced, not written.
 fn is_the_systems(pid: i32, m: &Mapping) -> bool {
-    let Ok(status) = procfs::status(pid) else { return false };
-    fs::metadata(format!("/proc/{pid}/root{}", m.name)).or_else(|_| fs::metadata(&m.name)).is_ok_and(|file| {
-        file.ino() == m.inode && file.uid() != status.uids[1] && file.is_file() && file.mode() & 0o022 == 0
-    })
+    let path = format!("/proc/{pid}/root{}", m.name);
+    let known = fs::metadata(&path);
+    known.is_ok_and(|file| file.ino() == m.inode && file.is_file() && file.mode() & 0o022 == 0)
+        && fs::OpenOptions::new().write(true).open(&path).is_err_and(|e| e.kind() == ErrorKind::PermissionDenied)
 }
