@@ -320,10 +320,8 @@ impl Deputy {
         let (outcome, detail) = match end {
             Ok(End::Home) => ("home", "it runs at home again".to_string()),
             Ok(End::Lost(why)) => ("lost", why),
-            Err(HomeError::Ended(status)) => ("ended", format!("it ended with wait status {status:#x}")),
-            Err(HomeError::Inject(inject::InjectError::Gone(status))) => {
-                ("ended", format!("it ended with wait status {status:#x}"))
-            }
+            Err(HomeError::Ended(status)) => ("ended", in_words(status)),
+            Err(HomeError::Inject(inject::InjectError::Gone(status))) => ("ended", in_words(status)),
             Err(_) if self.was_killed() => ("ended", "it was killed".to_string()),
             Err(e) => ("failed", format!("{e}; it was ended, because part of its memory is out of reach")),
         };
@@ -344,6 +342,15 @@ impl Deputy {
         self.link.report(Report::Done { pid: self.order.pid, outcome: outcome.into(), detail: text });
         0
     }
+}
+
+/// A wait status, for people.
+fn in_words(status: i32) -> String {
+    if libc::WIFSIGNALED(status) {
+        let core = if libc::WCOREDUMP(status) { ", with a core file" } else { "" };
+        return format!("it was ended by signal {}{core}", libc::WTERMSIG(status));
+    }
+    format!("it ended with exit status {}", libc::WEXITSTATUS(status))
 }
 
 /// The owner, and the command for people.
