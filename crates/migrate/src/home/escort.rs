@@ -34,6 +34,7 @@ impl Deputy {
                     let mut pending = self.tracee.pending(true);
                     pending.extend(self.tracee.pending(false));
                     if pending.iter().all(|i| set & signal::bit(signal::number(i)) == 0) {
+                        self.give_the_rest(&tokens, queue);
                         return at("let it go", self.tracee.detach(0));
                     }
                     at("continue", self.tracee.cont(0))?;
@@ -42,6 +43,20 @@ impl Deputy {
                 Some(Stop::Other(_)) => at("continue", self.tracee.cont(0))?,
                 None => self.wait_for_stop()?,
             }
+        }
+    }
+
+    /// Nothing is pending: `tokens` were fetched by other means (sigwaitinfo), with what the kernel's queue said. Whatever else was taken
+    /// in exchange has not been given yet.
+    fn give_the_rest(&self, tokens: &[SigInfo], mut queue: VecDeque<SigInfo>) {
+        for token in tokens {
+            if let Some(known) = queue.iter().position(|i| i[..32] == token[..32]) {
+                queue.remove(known);
+            }
+        }
+        for info in queue {
+            // A process that has ended meanwhile needs none.
+            let _ = signal::send_again(self.pid, &info);
         }
     }
 

@@ -31,6 +31,17 @@ pub fn installed() -> bool {
     Command::new("criu").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
+/// Whether it can work with this kernel; the first thing it says against it if not.
+pub fn usable() -> Result<()> {
+    let output = Command::new("criu").arg("check").stdin(Stdio::null()).output().context("run criu check")?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let first = said.lines().find(|l| !l.contains("exited, status")).unwrap_or("it does not say why").to_string();
+    Err(Error::Command { what: "criu check".into(), said: first })
+}
+
 /// Measures one size.
 pub fn measure(plan: &Plan, megabytes: usize) -> Result<Criu> {
     Ok(Criu { megabytes, dump_restore_ms: once(plan, megabytes, plain)?, lazy_ms: once(plan, megabytes, lazy)? })

@@ -77,7 +77,8 @@ fn all(plan: &Plan) -> Result<Figures> {
     figures.fault = step.take("page fault", || measure::fault(plan))?;
     figures.costs = step.take("forwarded calls", || measure::costs(plan))?;
     figures.spin = step.take("slowdown", || measure::spin(plan))?;
-    if criu::installed() {
+    let criu = if criu::installed() { step.take("criu", criu::usable)? } else { None };
+    if criu.is_some() {
         for (megabytes, _) in SIZES {
             let what = format!("criu with {megabytes} MB");
             figures.criu.extend(step.take(&what, || criu::measure(plan, megabytes))?);
