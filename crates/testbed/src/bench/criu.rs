@@ -87,8 +87,16 @@ fn start(plan: &Plan, megabytes: usize, dir: &Path) -> Result<Child> {
 }
 
 fn criu(dir: &Path, words: &[&str]) -> Command {
-    let mut command = Command::new("criu");
-    command.args(words).arg("-D").arg(dir).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    // It has no limit of its own, and where it does not fit the kernel it may wait for ever.
+    let mut command = Command::new("timeout");
+    command
+        .args(["--kill-after=1", "20", "criu"])
+        .args(words)
+        .arg("-D")
+        .arg(dir)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
     command
 }
 
