@@ -20,6 +20,8 @@ pub enum Class {
     CpuTime,
     /// A timer of CPU time: the guest's kernel runs it.
     CpuTimer,
+    /// It makes a thread (or a process): the engine does it on both sides.
+    Birth,
     /// Forwarded as the table says.
     Forward,
     /// It brings the process home, for this reason.
@@ -39,6 +41,7 @@ pub fn class(nr: u64, args: &[u64; 6]) -> Class {
             | libc::SYS_mremap
             | libc::SYS_madvise
             | libc::SYS_brk => return memory(n, args),
+            libc::SYS_clone | libc::SYS_clone3 => return Class::Birth,
             libc::SYS_getrusage | libc::SYS_times => return Class::CpuTime,
             libc::SYS_clock_gettime if clock_owner(args[0]).is_some() => return Class::CpuTime,
             libc::SYS_setitimer | libc::SYS_getitimer if is_native(nr, args) => {
@@ -75,12 +78,17 @@ fn memory(nr: c_long, args: &[u64; 6]) -> Class {
 }
 
 /// Whose CPU time the clock with this id measures: a process or thread id, 0 for the caller; `None` if it is no CPU clock.
-/// Time abroad is added only to clocks of the caller, which may also name itself by its own id.
 pub fn clock_owner(id: u64) -> Option<u32> {
+    cpu_clock(id).map(|(owner, _)| owner)
+}
+
+/// As [`clock_owner`], and whether it is a thread's clock rather than a process's.
+pub fn cpu_clock(id: u64) -> Option<(u32, bool)> {
     match id as i32 {
-        libc::CLOCK_PROCESS_CPUTIME_ID | libc::CLOCK_THREAD_CPUTIME_ID => Some(0),
-        // The three low bits say what is measured; 3 is a clock behind a file descriptor.
-        id if id < 0 && id & 3 != 3 => Some(!(id >> 3) as u32),
+        libc::CLOCK_PROCESS_CPUTIME_ID => Some((0, false)),
+        libc::CLOCK_THREAD_CPUTIME_ID => Some((0, true)),
+        // The two low bits say what is measured, 3 is a clock behind a file descriptor; the third says whose.
+        id if id < 0 && id & 3 != 3 => Some((!(id >> 3) as u32, id & 4 != 0)),
         _ => None,
     }
 }

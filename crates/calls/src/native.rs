@@ -12,11 +12,12 @@ pub struct NativeRule {
 /// The clocks that read the same everywhere: real time, monotonic (the time namespace sets its offset), their raw and coarse
 /// forms, and time since boot.
 const CLOCKS: &[u32] = &[0, 1, 4, 5, 6, 7];
-/// Wait, wake, requeue, compare and requeue, wake and operate, wait and wake with a bit set; each plain, private, with the
-/// real-time clock, and both. Not priority inheritance.
+/// Every operation on private memory, each plain, private, with the real-time clock, and both: wait, wake, requeue, compare and requeue,
+/// wake and operate, wait and wake with a bit set; with priority inheritance, lock (two forms), unlock and try. Threads have the
+/// same ids abroad.
 const FUTEXES: &[u32] = &[
-    0, 1, 3, 4, 5, 9, 10, 128, 129, 131, 132, 133, 137, 138, 256, 257, 259, 260, 261, 265, 266, 384, 385, 387, 388,
-    389, 393, 394,
+    0, 1, 3, 4, 5, 6, 7, 8, 9, 10, 13, 128, 129, 131, 132, 133, 134, 135, 136, 137, 138, 141, 256, 257, 259, 260, 261, 265,
+    266, 269, 384, 385, 387, 388, 389, 393, 394, 397,
 ];
 /// Set and get FS and GS.
 const BASES: &[u32] = &[0x1001, 0x1002, 0x1003, 0x1004];
@@ -42,6 +43,7 @@ const NATIVES: &[NativeRule] = &[
     always(libc::SYS_membarrier),
     always(libc::SYS_rseq),
     always(libc::SYS_set_robust_list),
+    always(libc::SYS_set_tid_address),
     always(libc::SYS_futex_waitv),
     always(454), // futex_wake
     always(455), // futex_wait

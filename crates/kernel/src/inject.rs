@@ -101,17 +101,18 @@ pub fn registers_for(base: &Registers, ip: u64, call: &Call) -> Registers {
     r
 }
 
-/// Waits for the trap at `done`, the end of injected code. Other stops that do not matter are continued.
-fn wait_trap(tracee: Tracee, step: bool, done: u64) -> Result<(), InjectError> {
-    let (begun, mut stopped, mut trapped) = (Instant::now(), false, false);
+/// Waits for the trap at `done`, the end of injected code. Other stops that do not matter are continued. Returns the thread that the
+/// code has made, if it has.
+fn wait_trap(tracee: Tracee, step: bool, done: u64) -> Result<Option<Tracee>, InjectError> {
+    let (begun, mut stopped, mut trapped, mut born) = (Instant::now(), false, false, None);
     loop {
         match tracee.wait_within(PATIENCE.saturating_sub(begun.elapsed()))? {
             Some(Stop::Signal(libc::SIGTRAP)) if tracee.registers()?.rip == done => {
                 let again = [(stopped, libc::SIGSTOP), (trapped, libc::SIGTRAP)];
                 for (_, signal) in again.iter().filter(|a| a.0) {
-                    crate::signal::kill(tracee.pid, *signal)?;
+                    crate::signal::kill(tracee.tid, *signal)?;
                 }
-                return Ok(());
+                return Ok(born);
             }
             _ if begun.elapsed() >= PATIENCE => return Err(InjectError::Stuck),
             Some(Stop::Signal(libc::SIGTRAP)) => {
@@ -128,9 +129,44 @@ fn wait_trap(tracee: Tracee, step: bool, done: u64) -> Result<(), InjectError> {
                 if step { tracee.step(0)? } else { tracee.cont(0)? }
             }
             Some(Stop::Gone(status)) => return Err(InjectError::Gone(status)),
+            // A thread that injected code has made (see [`clone_thread`]).
+            Some(Stop::Other(libc::PTRACE_EVENT_CLONE)) => {
+                // Its id as this process sees it; the result of the call is the one in its own namespace.
+                born = Some(Tracee { tid: tracee.event_message()? as i32 });
+                tracee.cont(0)?;
+            }
             Some(other) => return Err(InjectError::Unexpected(other)),
             None => {}
         }
+    }
+}
+
+/// What a thread shares with the one that makes it: the flags of the clone(2) that [`clone_thread`] injects.
+pub const THREAD_FLAGS: u32 = (libc::CLONE_VM
+    | libc::CLONE_FS
+    | libc::CLONE_FILES
+    | libc::CLONE_SIGHAND
+    | libc::CLONE_THREAD
+    | libc::CLONE_SYSVSEM) as u32;
+
+/// Makes a thread beside `tracee`, which is stopped with all signals blocked and has PTRACE_O_TRACECLONE set. The new thread is
+/// traced, with the same options and blocked signals, and stands still before its first instruction in user mode. Returns it, or the
+/// error number as the kernel gives it (negative). The registers of `tracee` are left changed.
+pub fn clone_thread(
+    tracee: Tracee,
+    memory: &ProcessMemory,
+    base: &Registers,
+    code: u64,
+    table: u64,
+) -> Result<Result<Tracee, i64>, InjectError> {
+    let made = call(libc::SYS_clone, &[u64::from(THREAD_FLAGS), 0, 0, 0, 0]);
+    let (results, born) = run_table(tracee, memory, base, code, table, &[made])?;
+    let Some(born) = born else { return Ok(Err(results.first().copied().unwrap_or(-1))) };
+    match born.wait_within(PATIENCE)? {
+        Some(Stop::Event(_)) => Ok(Ok(born)),
+        Some(Stop::Gone(status)) => Err(InjectError::Gone(status)),
+        Some(other) => Err(InjectError::Unexpected(other)),
+        None => Err(InjectError::Stuck),
     }
 }
 
@@ -153,6 +189,19 @@ pub fn table_calls(
     table: u64,
     calls: &[Call],
 ) -> Result<Vec<i64>, InjectError> {
+    Ok(run_table(tracee, memory, base, code, table, calls)?.0)
+}
+
+/// As [`table_calls`]; returns the last thread that was made, too.
+fn run_table(
+    tracee: Tracee,
+    memory: &ProcessMemory,
+    base: &Registers,
+    code: u64,
+    table: u64,
+    calls: &[Call],
+) -> Result<(Vec<i64>, Option<Tracee>), InjectError> {
+    let mut born = None;
     let mut results = Vec::with_capacity(calls.len());
     for chunk in calls.chunks(TABLE_ENTRIES) {
         let mut bytes = Vec::with_capacity(chunk.len() * 64);
@@ -173,7 +222,7 @@ pub fn table_calls(
         r.r12 = chunk.len() as u64;
         tracee.set_registers(&r)?;
         tracee.cont(0)?;
-        wait_trap(tracee, false, code + TABLE_DONE)?;
+        born = wait_trap(tracee, false, code + TABLE_DONE)?.or(born);
         if !memory.read_all(table, &mut bytes) {
             return Err(InjectError::Trace(io::Error::other("cannot read the call table")));
         }
@@ -183,5 +232,5 @@ pub fn table_calls(
             results.push(i64::from_le_bytes(v));
         }
     }
-    Ok(results)
+    Ok((results, born))
 }

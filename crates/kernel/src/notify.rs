@@ -38,6 +38,8 @@ struct RawResponse {
 pub struct Notification {
     /// Cookie for the answer.
     pub id: u64,
+    /// Thread that made it, as this process sees it.
+    pub tid: i32,
     /// System call number.
     pub nr: u64,
     /// Arguments.
@@ -71,7 +73,7 @@ impl Listener {
         let mut n = RawNotification::default();
         // SAFETY: SECCOMP_IOCTL_NOTIF_RECV writes a seccomp_notif, which RawNotification mirrors.
         check(unsafe { i64::from(libc::ioctl(self.fd.as_raw_fd(), RECV, &mut n)) }).ok()?;
-        Some(Notification { id: n.id, nr: n.nr as u32 as u64, args: n.args, ip: n.instruction_pointer })
+        Some(Notification { id: n.id, tid: n.pid as i32, nr: n.nr as u32 as u64, args: n.args, ip: n.instruction_pointer })
     }
 
     fn send(&self, response: &RawResponse) -> io::Result<()> {
@@ -129,19 +131,23 @@ fn ins(code: u16, jt: u8, jf: u8, k: u32) -> Instruction {
 }
 
 /// Builds the guest's filter: `native` calls run in the guest's kernel, `helper_calls` only when made at the
-/// address `helper_ip` (the return address of the injected code), all others ask the supervisor.
+/// address `helper_ip` (the return address of the injected code), as is the making of a thread; all others ask the supervisor.
 pub fn filter(native: &[Allowed], helper_calls: &[u32], helper_ip: u64) -> Vec<Instruction> {
     let mut f = vec![ins(LD_ABS, 0, 0, 4), ins(JEQ, 1, 0, AUDIT_ARCH_X86_64), ins(RET, 0, 0, KILL)];
     // Calls of the injected code: instruction_pointer is at offset 8 (low) and 12 (high).
     let n = helper_calls.len() as u8;
     f.push(ins(LD_ABS, 0, 0, 8));
-    f.push(ins(JEQ, 0, n + 5, helper_ip as u32));
+    f.push(ins(JEQ, 0, n + 8, helper_ip as u32));
     f.push(ins(LD_ABS, 0, 0, 12));
-    f.push(ins(JEQ, 0, n + 3, (helper_ip >> 32) as u32));
+    f.push(ins(JEQ, 0, n + 6, (helper_ip >> 32) as u32));
     f.push(ins(LD_ABS, 0, 0, 0));
     for (i, &nr) in helper_calls.iter().enumerate() {
-        f.push(ins(JEQ, n - i as u8, 0, nr));
+        f.push(ins(JEQ, n - i as u8 + 3, 0, nr));
     }
+    // Only a thread like the others: no namespace, no process, no stack or address of its own choice.
+    f.push(ins(JEQ, 0, 2, libc::SYS_clone as u32));
+    f.push(ins(LD_ABS, 0, 0, 16));
+    f.push(ins(JEQ, 1, 0, crate::inject::THREAD_FLAGS));
     f.push(ins(RET, 0, 0, KILL));
     f.push(ins(RET, 0, 0, ALLOW));
     f.push(ins(LD_ABS, 0, 0, 0));

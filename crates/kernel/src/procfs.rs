@@ -164,3 +164,28 @@ pub fn has_cpu_timers(pid: i32) -> bool {
     let clocks = text.lines().filter_map(|l| l.strip_prefix("ClockID:"));
     clocks.filter_map(|c| c.trim().parse::<i64>().ok()).any(|c| c < 0 || c == 2 || c == 3)
 }
+
+/// The threads of `pid`, in ascending order.
+pub fn threads(pid: i32) -> io::Result<Vec<i32>> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
+        all.extend(entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()));
+    }
+    all.sort_unstable();
+    Ok(all)
+}
+
+/// The id of thread `tid` in the innermost namespace that it is in.
+pub fn innermost_tid(tid: i32) -> io::Result<i32> {
+    let text = fs::read_to_string(format!("/proc/{tid}/status"))?;
+    let ids = text.lines().find_map(|l| l.strip_prefix("NSpid:"));
+    let last = ids.and_then(|ids| ids.split_ascii_whitespace().next_back());
+    last.and_then(|id| id.parse().ok()).ok_or_else(|| io::Error::other("this kernel does not tell namespace ids"))
+}
+
+/// CPU time of one thread, nanoseconds; 0 when it has ended.
+pub fn thread_cpu_ns(tid: i32) -> u64 {
+    // The first number (scheduler statistics; always built on the kernels we run on).
+    let text = fs::read_to_string(format!("/proc/{tid}/schedstat")).unwrap_or_default();
+    text.split_ascii_whitespace().next().and_then(|w| w.parse().ok()).unwrap_or(0)
+}

@@ -43,18 +43,18 @@ pub enum Stop {
     Gone(i32),
 }
 
-/// A process traced by this thread.
+/// A thread traced by this one.
 #[derive(Clone, Copy, Debug)]
 pub struct Tracee {
-    /// Its pid (thread id: version 1 moves single-threaded processes).
-    pub pid: i32,
+    /// Its thread id.
+    pub tid: i32,
 }
 
 impl Tracee {
     fn request(self, request: libc::c_uint, addr: usize, data: usize) -> io::Result<i64> {
         // SAFETY: every caller in this module passes as addr/data either plain values or pointers to memory that is
         // valid and large enough for this request for the duration of the call.
-        check(unsafe { libc::ptrace(request, self.pid, addr, data) })
+        check(unsafe { libc::ptrace(request, self.tid, addr, data) })
     }
 
     /// Starts tracing without stopping. `options` are PTRACE_O_ bits.
@@ -204,21 +204,37 @@ impl Tracee {
 
     /// Waits for a change. `block` false: returns None when there is none now.
     pub fn wait(self, block: bool) -> io::Result<Option<Stop>> {
-        let mut status = 0;
-        loop {
-            let flags = libc::__WALL | if block { 0 } else { libc::WNOHANG };
-            // SAFETY: `status` is a valid int.
-            let got = unsafe { libc::waitpid(self.pid, &mut status, flags) };
-            if got == self.pid {
-                return Ok(Some(decode(status)));
-            }
-            if got == 0 {
-                return Ok(None);
-            }
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
-            }
+        Ok(wait_for(self.tid, block)?.map(|(_, stop)| stop))
+    }
+
+    /// What belongs to a stop at a ptrace event: the id of the new thread or process at PTRACE_EVENT_CLONE and its like.
+    pub fn event_message(self) -> io::Result<u64> {
+        let mut message = 0u64;
+        self.request(libc::PTRACE_GETEVENTMSG, 0, &raw mut message as usize)?;
+        Ok(message)
+    }
+}
+
+/// A change of any thread that this one traces, or of a child. None when there is none now; an error (ECHILD) when there are neither.
+pub fn wait_any(block: bool) -> io::Result<Option<(i32, Stop)>> {
+    wait_for(-1, block)
+}
+
+fn wait_for(tid: i32, block: bool) -> io::Result<Option<(i32, Stop)>> {
+    let mut status = 0;
+    loop {
+        let flags = libc::__WALL | if block { 0 } else { libc::WNOHANG };
+        // SAFETY: `status` is a valid int.
+        let got = unsafe { libc::waitpid(tid, &mut status, flags) };
+        if got > 0 {
+            return Ok(Some((got, decode(status))));
+        }
+        if got == 0 {
+            return Ok(None);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
         }
     }
 }

@@ -1,14 +1,19 @@
 //! The place where a guest runs: namespaces of its own, an empty root, an unprivileged uid, no descriptors.
 //!
-//! `spawn` makes two processes: an init (pid 1 of the new pid namespace, which only waits) and the guest's body, which
+//! `spawn` makes two processes: an init (pid 1 of the new pid namespace, which only chooses thread ids) and the guest's body, which
 //! has the same pid as its home process and waits to be traced and filled. All steps between clone and the wait are plain
 //! system calls of a process with one thread.
 
 use crate::{check, scm, uffd};
 use std::ffi::CString;
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// The init does nothing but answer: if it takes longer than this something is wrong with this machine.
+const INIT_ANSWERS: Duration = Duration::from_secs(5);
 
 /// What to make.
 #[derive(Clone, Debug)]
@@ -40,6 +45,19 @@ pub struct Body {
     pub full_uffd: bool,
     /// Held open while the body waits.
     _socket: UnixStream,
+    /// The line to the init.
+    control: UnixStream,
+}
+
+impl Body {
+    /// Sees to it that the next thread or process made in the sandbox gets this id, if it is free. The caller must know that nobody
+    /// else makes one.
+    pub fn next_tid(&self, tid: i32) -> io::Result<()> {
+        let mut answer = [0u8; 1];
+        (&self.control).write_all(&tid.to_ne_bytes())?;
+        (&self.control).read_exact(&mut answer)?;
+        if answer[0] == 1 { Ok(()) } else { Err(io::Error::other("this kernel lets nobody choose thread ids (ns_last_pid)")) }
+    }
 }
 
 fn clone3(flags: u64, set_tid: Option<i32>) -> io::Result<i32> {
@@ -58,6 +76,8 @@ fn clone3(flags: u64, set_tid: Option<i32>) -> io::Result<i32> {
 /// Makes a sandbox with a waiting body. The caller must have one thread.
 pub fn spawn(plan: &Plan) -> io::Result<Body> {
     let (ours, theirs) = UnixStream::pair()?;
+    let (control, inits) = UnixStream::pair()?;
+    control.set_read_timeout(Some(INIT_ANSWERS))?;
     scm::want_credentials(&ours)?;
     let root = effective_uid() == 0;
     let spaces = libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
@@ -66,7 +86,8 @@ pub fn spawn(plan: &Plan) -> io::Result<Body> {
     let init = clone3(spaces, None)?;
     if init == 0 {
         drop(ours);
-        let code = match init_main(plan, root, outer, &theirs) {
+        drop(control);
+        let code = match init_main(plan, root, outer, &theirs, &inits) {
             Ok(()) => 0,
             Err((step, e)) => {
                 let _ = io::Write::write_all(&mut io::stderr(), format!("pando: sandbox: {step}: {e}\n").as_bytes());
@@ -77,8 +98,9 @@ pub fn spawn(plan: &Plan) -> io::Result<Body> {
         unsafe { libc::_exit(code) };
     }
     drop(theirs);
+    drop(inits);
     match scm::receive(ours.as_raw_fd()) {
-        Ok((full, pid, Some(fd))) if pid > 0 => Ok(Body { pid, init, uffd: fd, full_uffd: full == 1, _socket: ours }),
+        Ok((full, pid, Some(fd))) if pid > 0 => Ok(Body { pid, init, uffd: fd, full_uffd: full == 1, _socket: ours, control }),
         other => {
             let _ = crate::signal::kill(init, libc::SIGKILL);
             reap(init);
@@ -115,7 +137,13 @@ fn die_with_parent() -> io::Result<()> {
     Ok(())
 }
 
-fn init_main(plan: &Plan, root: bool, outer: (u32, u32), socket: &UnixStream) -> Result<(), Step> {
+fn init_main(
+    plan: &Plan,
+    root: bool,
+    outer: (u32, u32),
+    socket: &UnixStream,
+    control: &UnixStream,
+) -> Result<(), Step> {
     at("die with the helper", die_with_parent())?;
     if !root {
         at("setgroups", std::fs::write("/proc/self/setgroups", "deny"))?;
@@ -128,6 +156,8 @@ fn init_main(plan: &Plan, root: bool, outer: (u32, u32), socket: &UnixStream) ->
         |name: &str, ns: i64| format!("{name} {} {}\n", ns.div_euclid(1_000_000_000), ns.rem_euclid(1_000_000_000));
     let offsets = offset("monotonic", plan.monotonic_offset) + &offset("boottime", plan.boottime_offset);
     at("time offsets", std::fs::write("/proc/self/timens_offsets", offsets))?;
+    // The kernel asks at each write whose namespace it is: it will be this one.
+    let last_pid = std::fs::OpenOptions::new().write(true).open("/proc/sys/kernel/ns_last_pid").ok();
     at("empty root", empty_root())?;
     let body = at("clone with the home pid", clone3(0, Some(plan.pid)))?;
     if body == 0 {
@@ -136,9 +166,21 @@ fn init_main(plan: &Plan, root: bool, outer: (u32, u32), socket: &UnixStream) ->
         // SAFETY: ends this forked process.
         unsafe { libc::_exit(1) };
     }
-    close_all(None);
-    // SAFETY: waits for any child; pid 1 of the namespace must reap, and ends with its last child.
-    while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::__WALL) } > 0 {}
+    let mut keep = vec![control.as_raw_fd()];
+    keep.extend(last_pid.as_ref().map(AsRawFd::as_raw_fd));
+    close_all(&mut keep);
+    // The kernel reaps those whose parents ignore their end.
+    // SAFETY: no handler is installed.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+    let mut tid = [0u8; 4];
+    // Ends with the helper, and the sandbox with it.
+    while (&*control).read_exact(&mut tid).is_ok() {
+        let before = format!("{}", i32::from_ne_bytes(tid) - 1);
+        let done = last_pid.as_ref().is_some_and(|file| file.write_at(before.as_bytes(), 0).is_ok());
+        if (&*control).write_all(&[u8::from(done)]).is_err() {
+            break;
+        }
+    }
     Ok(())
 }
 
@@ -165,19 +207,19 @@ fn empty_root() -> io::Result<()> {
     Ok(())
 }
 
-fn close_all(keep: Option<RawFd>) {
-    // SAFETY: plain values; nothing that is closed is used afterwards in this process.
-    unsafe {
-        match keep {
-            None => libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0),
-            Some(fd) => {
-                if fd > 0 {
-                    libc::syscall(libc::SYS_close_range, 0, fd - 1, 0);
-                }
-                libc::syscall(libc::SYS_close_range, fd + 1, u32::MAX, 0)
-            }
-        };
+/// Closes all descriptors but these.
+fn close_all(keep: &mut [RawFd]) {
+    keep.sort_unstable();
+    let mut first = 0;
+    for &mut fd in keep {
+        if fd > first {
+            // SAFETY: plain values; nothing that is closed is used afterwards in this process.
+            unsafe { libc::syscall(libc::SYS_close_range, first, fd - 1, 0) };
+        }
+        first = fd + 1;
     }
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) };
 }
 
 fn body_main(plan: &Plan, root: bool, socket: &UnixStream) -> io::Result<()> {
@@ -212,10 +254,10 @@ fn body_main(plan: &Plan, root: bool, socket: &UnixStream) -> io::Result<()> {
     die_with_parent()?;
     scm::send(socket.as_raw_fd(), u8::from(full), uffd.as_raw_fd())?;
     drop(uffd);
-    close_all(Some(socket.as_raw_fd()));
+    close_all(&mut [socket.as_raw_fd()]);
     let mut byte = [0u8; 1];
     // Never answered: the helper traces this process and replaces everything in it.
-    let _ = io::Read::read(&mut &*socket, &mut byte);
+    let _ = (&*socket).read(&mut byte);
     Ok(())
 }
 

@@ -72,11 +72,28 @@ pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends a signal that was taken out of a process's queue once more. Where the kernel lets nobody say who sent it, it comes from us.
-pub fn send_again(pid: i32, info: &SigInfo) -> io::Result<()> {
+/// `si_code` of a signal that was sent to one thread (tkill(2)).
+const SI_TKILL: i32 = -6;
+
+/// Was it sent to one thread, and not to the process?
+pub fn is_for_thread(info: &SigInfo) -> bool {
+    code(info) == SI_TKILL
+}
+
+/// Sends a signal that was taken out of the queue of process `pid`, or of its thread `tid`, once more. Where the kernel lets nobody say
+/// who sent it, it comes from us.
+pub fn send_again(pid: i32, tid: i32, info: &SigInfo) -> io::Result<()> {
+    let number = number(info);
     // SAFETY: the kernel reads a siginfo_t of 128 bytes, which `info` is.
-    let queued = check(unsafe { libc::syscall(libc::SYS_rt_sigqueueinfo, pid, number(info), info.as_ptr()) });
-    queued.map(drop).or_else(|_| kill(pid, number(info)))
+    let queued = unsafe {
+        if is_for_thread(info) {
+            libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, number, info.as_ptr())
+        } else {
+            libc::syscall(libc::SYS_rt_sigqueueinfo, pid, number, info.as_ptr())
+        }
+    };
+    let plain = || if is_for_thread(info) { tgkill(pid, tid, number) } else { kill(pid, number) };
+    check(queued).map(drop).or_else(|_| plain())
 }
 
 /// Sleeps until a child changes, at most `limit`. Where SIGCHLD is not blocked it is the time that ends the sleep.

@@ -51,18 +51,17 @@ fn obstacle(why: impl Into<String>, advice: impl Into<String>) -> Obstacle {
 /// What `/proc/PID/status` speaks against.
 pub(crate) fn of_status(pid: i32, status: &Status) -> Vec<Obstacle> {
     let mut out = Vec::new();
+    if status.state == 'Z' && status.threads > 1 {
+        let why = "its first thread has ended, and others go on";
+        out.push(obstacle(why, "such a process stays where it is"));
+        return out;
+    }
     if status.state == 'Z' || status.state == 'X' {
         out.push(obstacle("it has ended", "its parent has not collected it yet; nothing to move"));
         return out;
     }
     if status.tgid != pid {
         out.push(obstacle(format!("{pid} is a thread of process {}", status.tgid), "name the process"));
-    }
-    if status.threads > 1 {
-        out.push(obstacle(
-            format!("it has {} threads; this version moves processes with one", status.threads),
-            "many programs take an option or variable for one thread (OMP_NUM_THREADS=1, --parallel=1)",
-        ));
     }
     if status.tracer != 0 {
         out.push(obstacle(

@@ -14,6 +14,7 @@ pub mod inspect;
 mod layout;
 mod link;
 pub mod message;
+mod restart;
 mod seal;
 
 /// Runs `pando __deputy`: reads a [`control::DeputyOrder`] from standard input, moves the process, stays

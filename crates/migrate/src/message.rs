@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Protocol version of this build. Both sides say the range they speak and take the highest common one.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Longest head.
 pub const MAX_HEAD: usize = 2 << 20;
 /// Longest body.
@@ -27,6 +27,8 @@ const SIGINFO: usize = 128;
 const SIGNALS_PER_FRAME: usize = 4096;
 /// Most signals that may go along with a process.
 pub const MAX_UNDELIVERED: usize = 100_000;
+/// Most threads that a process may have.
+pub const MAX_THREADS: usize = 8192;
 
 /// The bodies of the frames that take `signals` along: one siginfo after the other.
 pub fn signal_frames(signals: &[Vec<u8>]) -> impl Iterator<Item = Vec<u8>> {
@@ -112,57 +114,58 @@ pub struct Layout {
     pub limits: Vec<(u32, u64, u64)>,
 }
 
-/// Everything of a process that is not memory.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Everything of a thread that is not memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(bolero::TypeGenerator))]
 pub struct Context {
     /// General registers, `user_regs_struct` as 27 words.
     pub registers: Vec<u64>,
-    /// Bytes of extended state at the start of the body.
+    /// Bytes of extended state, which are the body.
     pub xstate: u32,
     /// Blocked signals.
     pub mask: u64,
     /// Restartable sequences: address, size, signature.
     pub rseq: (u64, u32, u32),
+    /// Robust futexes: address and size of the list's head (set_robust_list(2)).
+    pub robust: (u64, u64),
+    /// Where the kernel writes 0 when the thread ends (set_tid_address(2)).
+    pub tid_address: u64,
     /// Alternative signal stack (`stack_t`, 24 bytes).
     pub altstack: Vec<u8>,
-    /// Virtual and profiling timers: interval s, µs, value s, µs.
-    pub timers: [[u64; 4]; 2],
-    /// The system call at home that the program waits for.
+    /// The system call at home that the thread waits for.
     pub in_call: Option<u64>,
-    /// Signals that were sent to the program and not yet delivered (siginfo of 128 bytes).
+    /// Number of signals that home has sent to it so far.
+    pub signals: u64,
+    /// CPU time it spent before, on all nodes but home, nanoseconds.
+    pub cpu_abroad_ns: u64,
+    /// Signals that were sent to it and not yet delivered (siginfo of 128 bytes).
     #[serde(skip)]
     #[cfg_attr(test, generator(bolero::generator::constant(Vec::new())))]
     pub undelivered: Vec<Vec<u8>>,
 }
 
-/// What a guest starts with, beside the context.
+/// Virtual and profiling timers: interval s, µs, value s, µs.
+pub type CpuTimers = [[u64; 4]; 2];
+
+/// What a guest starts with, beside its threads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(bolero::TypeGenerator))]
 pub struct Start {
-    /// Registers and the like.
-    pub context: Context,
-    /// The final layout of memory.
-    pub areas: Vec<Area>,
     /// Program break.
     pub brk: u64,
     /// Caught signals and their `struct sigaction` (32 bytes).
     pub handlers: Vec<(i32, Vec<u8>)>,
     /// Ignored signals.
     pub ignored: u64,
-    /// `stack_t`, 24 bytes.
-    pub altstack: Vec<u8>,
-    /// Addresses of pages that follow the extended state in the body.
-    pub eager: Vec<u64>,
+    /// See there.
+    pub timers: CpuTimers,
     /// Held by job control: do not run before `Resume`.
     pub paused: bool,
-    /// Number of signals that home has sent so far.
-    pub signals: u64,
     /// Home's monotonic clock when the program was stopped, nanoseconds: the guest's may not be behind that when it runs.
     pub clock: u64,
     /// Number of the last call that home has seen.
     pub calls: u64,
-    /// CPU time spent before, on all nodes but home, nanoseconds.
+    /// CPU time of the process spent before, on all nodes but home, nanoseconds.
     pub cpu_abroad_ns: u64,
 }
 
@@ -195,8 +198,12 @@ pub enum Down {
     Pages(Vec<Run>),
     /// This page does not exist at home: the access must fault at home.
     NoPage(u64),
-    /// Signals that go along with the process (see [`signals_in`]), before the `Start`.
+    /// The final layout of memory, before the threads.
+    Areas(Vec<Area>),
+    /// Signals that go along with the thread that comes next (see [`signals_in`]).
     Undelivered,
+    /// A thread and its context (extended state in the body). The first one is the process's first thread.
+    Thread(i32, Box<Context>),
     /// Run.
     Start(Box<Start>),
     /// More output bytes of the call that is in progress, before its `Reply`.
@@ -217,8 +224,8 @@ pub enum Down {
         /// Kernel-internal code.
         code: i64,
     },
-    /// A signal for the program (siginfo of 128 bytes). `reset`: its handler is SA_RESETHAND.
-    Signal(Vec<u8>),
+    /// A signal for this thread (siginfo of 128 bytes).
+    Signal(i32, Vec<u8>),
     /// Hold the program (job control).
     Pause,
     /// Let it go on.
@@ -263,7 +270,9 @@ pub enum Up {
     Input(u64),
     /// Run this call.
     Call {
-        /// Counts up from 1.
+        /// Thread that makes it.
+        tid: i32,
+        /// Counts up from 1, for all threads together.
         seq: u64,
         /// Number.
         nr: u64,
@@ -271,26 +280,26 @@ pub enum Up {
         args: [u64; 6],
         /// Bytes the call will read, in the body.
         inputs: Vec<Span>,
-        /// How many signals had arrived before this call.
+        /// How many signals for this thread had arrived before.
         signals: u64,
     },
     /// Written pages.
     Written(Vec<Run>),
     /// It must go home now.
     WantHome(String),
-    /// Signals that go along with the process (see [`signals_in`]), before `Frozen`.
+    /// Signals that go along with the thread that comes next (see [`signals_in`]).
     Undelivered,
-    /// Frozen; all pages have been sent.
+    /// A frozen thread (extended state in the body); `signals` in its context are those that had arrived.
+    Thread(i32, Box<Context>),
+    /// Frozen; all pages and all threads have been sent.
     Frozen {
-        /// Registers and the like (extended state in the body).
-        context: Box<Context>,
-        /// How many signals had arrived.
-        signals: u64,
+        /// See there.
+        timers: CpuTimers,
         /// CPU time used here, nanoseconds.
         cpu_ns: u64,
     },
-    /// CPU time used here, nanoseconds, and how many signals have arrived.
-    Usage(u64, u64),
+    /// CPU time used here, nanoseconds, and how many signals have arrived at each thread.
+    Usage(u64, Vec<(i32, u64)>),
     /// Still here.
     Ping,
 }

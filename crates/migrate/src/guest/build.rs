@@ -1,14 +1,16 @@
 //! From an unread connection to a guest that runs.
 
+use super::thread::{GuestThread, Threads};
 use super::{Guest, GuestError, Leaving, Result, at};
 use crate::area::{AreaMap, Backing};
 use crate::channel::Channel;
 use crate::control::{GuestOrder, Report};
 use crate::hold::{Holds, Side};
-use crate::layout::{HOLE_BYTES, SCRATCH, TABLE, TOP};
+use crate::layout::{HOLE_BYTES, SCRATCH, TOP};
 use crate::link::Link;
 use crate::message::{
-    Area, CLOCK_QUESTIONS, Down, Layout, MAX_AREAS, Offer, Special, Start, Up, VERSION, said, signals_in,
+    Area, CLOCK_QUESTIONS, Context, Down, Layout, MAX_AREAS, MAX_THREADS, Offer, Special, Start, Up, VERSION, said,
+    signals_in,
 };
 use pando_kernel::inject::{self, Call, call};
 use pando_kernel::memory::ProcessMemory;
@@ -17,7 +19,7 @@ use pando_kernel::pagemap::Pagemap;
 use pando_kernel::ptrace::{self, Registers, Stop, Tracee};
 use pando_kernel::sandbox::{self, Plan};
 use pando_kernel::uffd::Uffd;
-use pando_kernel::{PAGE, clock, page_floor, pidfd, procfs, signal, vdso};
+use pando_kernel::{PAGE, clock, pidfd, procfs, signal, vdso};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::TcpStream;
 use std::os::fd::FromRawFd;
@@ -32,8 +34,13 @@ const FIRST_UID: u32 = 0x7000_0000;
 const MAX_BEHIND_NS: i64 = 1_000_000_000;
 /// Differences of two clock readings below this say nothing, nanoseconds.
 const NOISE_NS: u64 = 10_000_000;
-/// System calls that the injected code may make once the filter is in force: only the guest's own map and timers.
-const HELPER_CALLS: [u32; 10] = [
+/// System calls that the injected code may make once the filter is in force, beside threads: only the guest's own map and timers, and what the
+/// kernel keeps for a thread.
+const HELPER_CALLS: [u32; 14] = [
+    libc::SYS_rseq as u32,
+    libc::SYS_set_robust_list as u32,
+    libc::SYS_get_robust_list as u32,
+    libc::SYS_set_tid_address as u32,
     libc::SYS_sigaltstack as u32,
     libc::SYS_mmap as u32,
     libc::SYS_mprotect as u32,
@@ -180,17 +187,29 @@ fn check_layout(layout: &Layout) -> Result<()> {
     check_areas(&layout.areas, layout.hole)
 }
 
-/// What a start says beside the layout of memory.
+/// What a start says beside the layout of memory and the threads.
 fn check_start(start: &Start) -> Result<()> {
     let bad = |why: &str| Err(GuestError::Protocol(format!("a start with {why}")));
-    if start.signals.max(start.calls) > 1 << 62 || start.brk > TOP {
+    if start.calls > 1 << 62 || start.brk > TOP {
         return bad("numbers that nobody has counted to");
     }
     if start.handlers.iter().any(|(number, action)| !(1..=64).contains(number) || action.len() != 32) {
         return bad("strange signal handlers");
     }
-    if ![0, 24].contains(&start.altstack.len()) {
+    Ok(())
+}
+
+/// What is said of a thread.
+fn check_thread(context: &Context, xstate: &[u8]) -> Result<()> {
+    let bad = |why: &str| Err(GuestError::Protocol(format!("a thread with {why}")));
+    if context.signals > 1 << 62 {
+        return bad("numbers that nobody has counted to");
+    }
+    if context.altstack.len() != 24 {
         return bad("a strange signal stack");
+    }
+    if context.xstate as usize != xstate.len() || context.registers.len() != ptrace::REGISTER_WORDS {
+        return bad("a strange register set");
     }
     Ok(())
 }
@@ -217,9 +236,9 @@ fn map_call(a: &Area) -> Call {
 fn prepare(order: GuestOrder, offer: Offer, chan: Channel, plan: &Plan, layout: &Layout) -> Result<Guest> {
     let children = at("signalfd", signal::child_signal_fd())?;
     let body = at("the sandbox", sandbox::spawn(plan))?;
-    let tracee = Tracee { pid: body.pid };
+    let tracee = Tracee { tid: body.pid };
     let built = (|| {
-        at("trace the guest", tracee.seize(libc::PTRACE_O_EXITKILL))?;
+        at("trace the guest", tracee.seize(libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACECLONE))?;
         at("interrupt the guest", tracee.interrupt())?;
         match at("wait for the guest", tracee.wait(true))? {
             Some(Stop::Event(_)) => {}
@@ -239,13 +258,15 @@ fn prepare(order: GuestOrder, offer: Offer, chan: Channel, plan: &Plan, layout: 
         }
     };
     let now = Instant::now();
+    let mut threads = Threads::default();
+    threads.insert(GuestThread::new(offer.pid, tracee));
     Ok(Guest {
         order,
         offer,
         link: Link::new(""),
         chan,
         body,
-        tracee,
+        threads,
         memory,
         pagemap,
         uffd,
@@ -257,26 +278,14 @@ fn prepare(order: GuestOrder, offer: Offer, chan: Channel, plan: &Plan, layout: 
         monotonic_offset: plan.monotonic_offset,
         brk: 0,
         caught: 0,
-        home_mask: 0,
-        call: None,
-        attach: None,
-        waiting: Vec::new(),
-        unqueued: VecDeque::new(),
-        early: None,
+        stillborn: BTreeSet::new(),
         stash: VecDeque::new(),
         seq: 0,
-        signals: 0,
-        undelivered: Vec::new(),
-        broke_off: false,
-        interrupting: false,
-        stopped: true,
         paused: false,
-        frame_mask: None,
         pulls: BTreeSet::new(),
         stack_low: 0,
         vdso: (0, 0),
         stubs: Vec::new(),
-        rseq: (0, 0, 0),
         cpu_before_ns: 0,
         leaving: Leaving::No,
         wants_home: false,
@@ -286,14 +295,19 @@ fn prepare(order: GuestOrder, offer: Offer, chan: Channel, plan: &Plan, layout: 
 }
 
 impl Guest {
-    /// Runs calls in the stopped guest. `base`: its registers, which the caller restores.
+    /// The guest's first thread, which does what is done once for all.
+    fn first(&self) -> Tracee {
+        self.threads[self.offer.pid].tracee
+    }
+
+    /// Runs calls in the stopped first thread. `base`: its registers, which the caller restores.
     pub(crate) fn inject(&self, base: &Registers, calls: &[Call]) -> Result<Vec<i64>> {
-        Ok(inject::table_calls(self.tracee, &self.memory, base, self.hole, self.hole + TABLE, calls)?)
+        self.inject_in(self.first(), base, calls)
     }
 
     fn start_up(&mut self, layout: &Layout) -> Result<()> {
-        let regs = at("registers", self.tracee.registers())?;
-        at("mask", self.tracee.set_signal_mask(inject::QUIET))?;
+        let regs = at("registers", self.first().registers())?;
+        at("mask", self.first().set_signal_mask(inject::QUIET))?;
         if self.memory.write(self.hole, &inject::CODE) != inject::CODE.len() {
             return Err(GuestError::Protocol("the hole can't be written".into()));
         }
@@ -301,18 +315,23 @@ impl Guest {
         self.hold("prepare");
         self.send(&Up::Prepared { post_copy: self.body.full_uffd }, &[])?;
         let limit = Duration::from_millis(self.order.limits.prepare_ms.max(self.order.limits.freeze_ms)) * 4;
-        let mut undelivered = Vec::new();
-        let (mut start, body) = loop {
+        let (mut undelivered, mut contexts) = (Vec::new(), Vec::new());
+        let start = loop {
             match self.chan.wait::<Down>(limit)? {
-                (Down::Start(start), body) => break (start, body),
+                (Down::Start(start), _) => break start,
+                (Down::Areas(areas), _) => self.adjust(&regs, &areas)?,
                 (Down::Undelivered, body) if signals_in(&body, &mut undelivered) => {}
+                (Down::Thread(tid, mut context), xstate) if contexts.len() < MAX_THREADS => {
+                    check_thread(&context, &xstate)?;
+                    context.undelivered = std::mem::take(&mut undelivered);
+                    contexts.push((tid, *context, xstate));
+                }
                 (Down::Pages(runs), body) => self.install(&runs, &body)?,
                 (Down::Ping, _) => {}
                 (Down::End, _) => return Err(GuestError::Ended),
                 (other, _) => return Err(GuestError::Protocol(said(&format!("a start was expected, not {other:?}")))),
             }
         };
-        start.context.undelivered = undelivered;
         self.hold("send");
         self.link.report(Report::Hello {
             role: "guest".into(),
@@ -322,14 +341,14 @@ impl Guest {
             uid: self.offer.uid,
             command: self.offer.command.clone(),
         });
-        self.start(&regs, &start, &body)
+        self.start(&regs, &start, contexts)
     }
 
     /// Throws away the helper's own memory that the fork brought along and puts the program's map there.
     fn empty_and_map(&mut self, regs: &Registers, layout: &Layout) -> Result<()> {
         let mut calls = Vec::new();
         // The fork of the helper brought its libc's registration along; the kernel writes there on every switch.
-        let rseq = self.tracee.rseq();
+        let rseq = self.first().rseq();
         if rseq.pointer != 0 {
             calls.push(call(libc::SYS_rseq, &[rseq.pointer, u64::from(rseq.size), 1, u64::from(rseq.signature)]));
         }
@@ -409,47 +428,37 @@ impl Guest {
         Ok(())
     }
 
-    fn start(&mut self, base: &Registers, start: &Start, body: &[u8]) -> Result<()> {
-        let context = &start.context;
-        let protocol = |why: &str| GuestError::Protocol(why.into());
+    fn start(&mut self, base: &Registers, start: &Start, contexts: Vec<(i32, Context, Vec<u8>)>) -> Result<()> {
         check_start(start)?;
-        self.adjust(base, &start.areas)?;
-        let (xstate, pages) = body.split_at_checked(context.xstate as usize).ok_or_else(|| protocol("a short body"))?;
-        if start.eager.len().checked_mul(PAGE as usize) != Some(pages.len()) {
-            return Err(protocol("a short body"));
-        }
-        // The kernel reads it when rseq is registered, and nobody brings pages while that runs.
-        if context.rseq.0 != 0 && self.body.full_uffd && !start.eager.contains(&page_floor(context.rseq.0)) {
-            return Err(protocol("a start without the page of rseq"));
-        }
-        for (addr, page) in start.eager.iter().zip(pages.chunks_exact(PAGE as usize)) {
-            self.install_bytes(*addr, page);
+        if contexts.first().is_none_or(|c| c.0 != self.offer.pid) {
+            return Err(GuestError::Protocol("a start without its first thread".into()));
         }
         self.brk = start.brk;
-        self.rseq = context.rseq;
-        self.home_mask = context.mask;
-        self.signals = start.signals;
         self.seq = start.calls;
         self.cpu_before_ns = start.cpu_abroad_ns;
         self.paused = start.paused;
         self.restore_kernel_state(base, start)?;
-        let regs = ptrace::from_words(&context.registers).ok_or_else(|| protocol("a strange register set"))?;
-        let args = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
-        self.attach = context.in_call.map(|seq| super::Attach { seq, nr: regs.orig_rax, args });
-        at("registers", self.tracee.set_registers(&sane(&regs, base)))?;
-        at("extended state", self.tracee.set_xstate(xstate))?;
-        at("mask", self.tracee.set_signal_mask(context.mask))?;
-        for info in &context.undelivered {
-            self.take_signal(info)?;
+        for (tid, context, _) in &contexts {
+            // The kernel reads it when rseq is registered, and nobody brings pages while that runs.
+            if context.rseq.0 != 0 && self.body.full_uffd && self.memory.word(context.rseq.0).is_none() {
+                return Err(GuestError::Protocol("a start without the page of rseq".into()));
+            }
+            match *tid == self.offer.pid {
+                true => self.restore_thread_state(base, *tid, context)?,
+                false if self.threads.has(*tid) => return Err(GuestError::Protocol("a thread twice".into())),
+                false => self.bring_thread(base, *tid, context)?,
+            }
+        }
+        for (tid, context, xstate) in &contexts {
+            self.restore_registers(base, *tid, context, xstate)?;
         }
         let here = (clock::monotonic_ns() as i64).wrapping_add(self.monotonic_offset);
         let behind = (start.clock as i64).saturating_sub(here);
         if behind > 0 {
             std::thread::sleep(Duration::from_nanos(behind.min(MAX_BEHIND_NS) as u64));
         }
-        if !self.paused {
-            self.stopped = false;
-            at("let it run", self.tracee.cont(0))?;
+        for tid in self.threads.ids() {
+            self.go_on(tid)?;
         }
         self.hold("commit");
         self.send(&Up::Started, &[])?;
@@ -457,7 +466,43 @@ impl Guest {
         Ok(())
     }
 
-    /// Handlers, alternative stack, rseq, timers, and last the filter.
+    /// What the kernel keeps for a thread.
+    pub(super) fn restore_thread_state(&mut self, base: &Registers, tid: i32, context: &Context) -> Result<()> {
+        let scratch = self.hole + SCRATCH;
+        self.memory.write(scratch, &context.altstack);
+        let mut calls = vec![call(libc::SYS_sigaltstack, &[scratch, 0])];
+        let (rseq, size, signature) = context.rseq;
+        if rseq != 0 {
+            calls.push(call(libc::SYS_rseq, &[rseq, u64::from(size), 0, u64::from(signature)]));
+        }
+        if context.robust.0 != 0 {
+            calls.push(call(libc::SYS_set_robust_list, &[context.robust.0, context.robust.1]));
+        }
+        calls.push(call(libc::SYS_set_tid_address, &[context.tid_address]));
+        let results = self.inject_in(self.threads[tid].tracee, base, &calls)?;
+        self.none_failed(&calls, &results)
+    }
+
+    fn restore_registers(&mut self, base: &Registers, tid: i32, context: &Context, xstate: &[u8]) -> Result<()> {
+        let strange = || GuestError::Protocol("a strange register set".into());
+        let regs = ptrace::from_words(&context.registers).ok_or_else(strange)?;
+        let args = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
+        let thread = &mut self.threads[tid];
+        thread.home_mask = context.mask;
+        thread.signals = context.signals;
+        thread.tid_address = context.tid_address;
+        thread.cpu_before_ns = context.cpu_abroad_ns;
+        thread.attach = context.in_call.map(|seq| super::Attach { seq, nr: regs.orig_rax, args });
+        at("registers", thread.tracee.set_registers(&sane(&regs, base)))?;
+        at("extended state", thread.tracee.set_xstate(xstate))?;
+        at("mask", thread.tracee.set_signal_mask(context.mask))?;
+        for info in &context.undelivered {
+            self.take_signal(tid, info)?;
+        }
+        Ok(())
+    }
+
+    /// Handlers, timers, and last the filter, which later threads inherit.
     fn restore_kernel_state(&mut self, base: &Registers, start: &Start) -> Result<()> {
         let scratch = self.hole + SCRATCH;
         let mut bytes = Vec::new();
@@ -480,18 +525,11 @@ impl Guest {
             bytes.extend_from_slice(data);
             at
         };
-        if start.altstack.len() == 24 {
-            calls.push(call(libc::SYS_sigaltstack, &[place(&start.altstack), 0]));
-        }
-        for (which, timer) in (1..).zip(start.context.timers) {
+        for (which, timer) in (1..).zip(start.timers) {
             if timer.iter().any(|&v| v != 0) {
                 let value: Vec<u8> = timer.iter().flat_map(|v| v.to_le_bytes()).collect();
                 calls.push(call(libc::SYS_setitimer, &[which, place(&value), 0]));
             }
-        }
-        let (rseq, size, signature) = start.context.rseq;
-        if rseq != 0 {
-            calls.push(call(libc::SYS_rseq, &[rseq, u64::from(size), 0, u64::from(signature)]));
         }
         // All kinds, so that a native membarrier works as it did at home.
         calls.extend([4, 16, 64, 256].map(|command| call(libc::SYS_membarrier, &[command, 0, 0])));
@@ -502,7 +540,7 @@ impl Guest {
         if bytes.len() as u64 > PAGE || self.memory.write(scratch, &bytes) != bytes.len() {
             return Err(GuestError::Protocol("too many signal handlers for the scratch page".into()));
         }
-        self.inject_all_but_altstack(base, &calls)
+        self.inject_and_listen(base, &calls)
     }
 
     fn filter(&self) -> Vec<notify::Instruction> {
@@ -512,15 +550,21 @@ impl Guest {
         notify::filter(&native, &HELPER_CALLS, self.hole + inject::TABLE_RETURN)
     }
 
-    fn inject_all_but_altstack(&mut self, base: &Registers, calls: &[Call]) -> Result<()> {
-        let results = self.inject(base, calls)?;
-        for (c, result) in calls.iter().zip(&results) {
+    fn none_failed(&self, calls: &[Call], results: &[i64]) -> Result<()> {
+        for (c, result) in calls.iter().zip(results) {
             let optional = [libc::SYS_sigaltstack, libc::SYS_membarrier].contains(&(c.nr as i64));
             if (-4095..0).contains(result) && !optional {
                 let e = std::io::Error::from_raw_os_error(-*result as i32);
                 return Err(GuestError::Protocol(format!("{} in the new guest: {e}", pando_calls::name(c.nr))));
             }
         }
+        Ok(())
+    }
+
+    /// The last one of the calls installs the filter.
+    fn inject_and_listen(&mut self, base: &Registers, calls: &[Call]) -> Result<()> {
+        let results = self.inject(base, calls)?;
+        self.none_failed(calls, &results)?;
         let fd = results.last().copied().unwrap_or(-1) as i32;
         let handle = at("pidfd", pidfd::open(self.body.pid))?;
         self.listener = Some(Listener::new(at("take the listener", pidfd::getfd(&handle, fd))?));
@@ -529,10 +573,10 @@ impl Guest {
     }
 }
 
-/// Calls that the guest's kernel can run but that we must see: rseq brings the process home (rare, at program start), and the
-/// end of a signal handler changes the mask.
+/// Calls that the guest's kernel runs but that we must see: the tid address can't be read back, and the end of a signal handler changes
+/// the mask.
 fn asks_home(nr: u32) -> bool {
-    [libc::SYS_rseq, libc::SYS_rt_sigreturn].contains(&i64::from(nr))
+    [libc::SYS_set_tid_address, libc::SYS_rt_sigreturn].contains(&i64::from(nr))
 }
 
 /// Home's registers with the selectors of this kernel: a peer can set nothing but user state.

@@ -1,16 +1,16 @@
 //! System calls of the guest: held, planned, sent home, answered.
 
-use super::{Guest, GuestError, Held, Result, Stage, at};
+use super::birth::{Asked, Birth};
+use super::{Guest, GuestError, Held, Leaving, Result, Stage, at};
 use crate::area::Backing;
 use crate::layout::by_page;
 use crate::message::{CHUNK, Down, Span, Up};
+use crate::restart;
 use pando_calls::{Class, Memory, Plan, Range};
 use pando_kernel::memory::ProcessMemory;
 use pando_kernel::notify::Notification;
 use pando_kernel::{page_floor, signal};
 
-/// ERESTARTNOINTR: run the call again after whatever signal handler runs.
-pub(super) const RESTART_NOINTR: i64 = -513;
 /// Most input bytes that travel with their call; more go before it.
 const INLINE: usize = 64 * 1024;
 /// SIGKILL and SIGSTOP are in no mask.
@@ -35,38 +35,66 @@ impl Memory for View<'_> {
 }
 
 impl Guest {
-    /// A new call is held.
-    pub(super) fn on_call(&mut self, n: Notification) -> Result<()> {
-        self.broke_off = false;
+    /// A new call of a thread is held.
+    pub(super) fn on_call(&mut self, tid: i32, n: Notification) -> Result<()> {
         let by_vdso = (self.vdso.0..self.vdso.1).contains(&n.ip);
         let mut held = Held { id: n.id, nr: n.nr, args: n.args, stage: Stage::Pulling, by_vdso };
-        if let Some(attach) = self.attach.filter(|a| (a.nr, a.args) == (n.nr, n.args)) {
-            self.attach = None;
+        let thread = &mut self.threads[tid];
+        thread.broke_off = false;
+        if let Some(attach) = thread.attach.filter(|a| (a.nr, a.args) == (n.nr, n.args)) {
+            thread.attach = None;
             held.stage = Stage::Sent(attach.seq);
-            self.call = Some(held);
-            for info in std::mem::take(&mut self.waiting) {
-                self.queue_signal(info)?;
+            thread.call = Some(held);
+            for info in std::mem::take(&mut thread.waiting) {
+                self.queue_signal(tid, info)?;
             }
-            return match self.early.take() {
+            return match self.threads[tid].early.take() {
                 Some((down, body)) => self.on_answer(down, body),
                 None => Ok(()),
             };
         }
-        self.call = Some(held);
+        thread.call = Some(held);
         if held.nr == libc::SYS_rt_sigreturn as u64 {
-            return self.handler_returns(held);
+            return self.handler_returns(tid, held);
         }
-        if let Some(reason) = self.must_go_home(&held) {
-            return self.call_goes_home(&reason);
+        if held.nr == libc::SYS_set_tid_address as u64 {
+            thread.tid_address = held.args[0];
+            return self.run_natively(tid, &held);
         }
-        if self.answer_here(&held)? {
-            self.call = None;
+        if let Some(reason) = self.must_go_home(tid, &held) {
+            return self.call_goes_home(tid, &reason);
+        }
+        if self.answer_here(tid, &held)? {
+            self.threads[tid].call = None;
             return Ok(());
         }
-        self.plan_call()
+        if self.must_wait(&held) {
+            held.stage = Stage::PutOff;
+            self.threads[tid].call = Some(held);
+            return Ok(());
+        }
+        self.plan_call(tid)
     }
 
-    fn must_go_home(&self, held: &Held) -> Option<String> {
+    /// While written pages are sent home from a program with several threads, the map must come to rest again and again.
+    fn must_wait(&self, held: &Held) -> bool {
+        matches!(self.leaving, Leaving::Presync { .. })
+            && self.threads.len() > 1
+            && matches!(pando_calls::class(held.nr, &held.args), Class::Memory | Class::Birth)
+    }
+
+    /// Lets calls go that were put off.
+    pub(super) fn take_put_off(&mut self) -> Result<()> {
+        for tid in self.threads.which(|t| t.call.is_some_and(|c| c.stage == Stage::PutOff)) {
+            if let Some(call) = &mut self.threads[tid].call {
+                call.stage = Stage::Pulling;
+            }
+            self.plan_call(tid)?;
+        }
+        Ok(())
+    }
+
+    fn must_go_home(&self, tid: i32, held: &Held) -> Option<String> {
         let name = pando_calls::name(held.nr);
         match pando_calls::class(held.nr, &held.args) {
             Class::Home(reason) => Some(reason.to_string()),
@@ -74,13 +102,20 @@ impl Guest {
             Class::Memory if !self.body.full_uffd && self.needs_home_pages(held) => {
                 Some(format!("it called {name}, which in personal mode only home can do"))
             }
+            Class::Forward if held.nr == libc::SYS_exit as u64 && tid == self.offer.pid && self.threads.len() > 1 => {
+                Some("its first thread ends before the others".into())
+            }
             Class::Forward if self.looks_at_itself(held) => Some("it looks at its own memory through /proc".into()),
             // It asks for signals that already wait here: home must have them first.
-            Class::Forward if held.nr == libc::SYS_rt_sigtimedwait as u64 && !self.undelivered.is_empty() => {
+            Class::Forward if held.nr == libc::SYS_rt_sigtimedwait as u64 && self.some_undelivered() => {
                 Some("it waits for a signal that has come".into())
             }
             _ => None,
         }
+    }
+
+    fn some_undelivered(&self) -> bool {
+        self.threads.iter().any(|t| !t.undelivered.is_empty())
     }
 
     /// Pages that only home has can be fetched later only where the kernel's own faults are seen, too.
@@ -113,10 +148,10 @@ impl Guest {
     }
 
     /// Calls that need neither home nor the guest's kernel.
-    fn answer_here(&mut self, held: &Held) -> Result<bool> {
+    fn answer_here(&mut self, tid: i32, held: &Held) -> Result<bool> {
         if held.nr == libc::SYS_sigaltstack as u64 {
             // Whether it may change depends on the stack in use, which only the guest's kernel sees. It goes along at the return.
-            self.run_natively(held)?;
+            self.run_natively(tid, held)?;
             return Ok(true);
         }
         let advice = held.args[2];
@@ -139,60 +174,71 @@ impl Guest {
         Ok(())
     }
 
-    fn call_goes_home(&mut self, reason: &str) -> Result<()> {
-        if let Some(call) = &mut self.call {
+    fn call_goes_home(&mut self, tid: i32, reason: &str) -> Result<()> {
+        if let Some(call) = &mut self.threads[tid].call {
             call.stage = Stage::GoesHome;
         }
         self.want_home(reason.to_string())
     }
 
-    /// Tries to plan the held call again after pages have come.
+    /// Tries to plan held calls again after pages have come.
     pub(super) fn retry_planning(&mut self) -> Result<()> {
-        let waits = matches!(self.call, Some(Held { stage: Stage::Pulling, .. }));
-        if waits && self.pulls.is_empty() { self.plan_call() } else { Ok(()) }
+        if !self.pulls.is_empty() {
+            return Ok(());
+        }
+        for tid in self.threads.which(|t| matches!(t.call, Some(Held { stage: Stage::Pulling, .. }))) {
+            self.plan_call(tid)?;
+        }
+        Ok(())
     }
 
-    fn plan_call(&mut self) -> Result<()> {
-        let Some(held) = self.call else { return Ok(()) };
+    fn plan_call(&mut self, tid: i32) -> Result<()> {
+        let Some(held) = self.threads[tid].call else { return Ok(()) };
         let mut view = View { memory: &self.memory, areas: &self.areas };
         let plan = match pando_calls::class(held.nr, &held.args) {
             // Described by the engine: no memory is read.
             Class::Memory => Plan::Forward { inputs: Vec::new(), outputs_max: Vec::new() },
+            Class::Birth => match self.asked_birth(&held, &mut view) {
+                Asked::Birth(birth) => return self.send_call(tid, libc::SYS_clone as u64, birth.args(), Vec::new(), &[]),
+                Asked::NotHere(page) => Plan::NeedPages(vec![page]),
+                Asked::Else => Plan::Home("it makes a process"),
+            },
             _ => pando_calls::plan(held.nr, &held.args, &mut view),
         };
         match plan {
-            Plan::Home(reason) => self.call_goes_home(reason),
+            Plan::Home(reason) => self.call_goes_home(tid, reason),
             Plan::NeedPages(pages) => {
                 for page in pages {
                     match self.areas.find(page_floor(page)) {
                         Some((end, Backing::Home)) => self.pull(page_floor(page), end)?,
-                        _ => return self.call_goes_home("its arguments are where nothing is mapped"),
+                        _ => return self.call_goes_home(tid, "its arguments are where nothing is mapped"),
                     }
                 }
                 Ok(())
             }
-            Plan::Forward { inputs, .. } => self.forward(held, &inputs),
+            Plan::Forward { inputs, .. } => self.forward(tid, held, &inputs),
         }
     }
 
-    fn forward(&mut self, held: Held, inputs: &[Range]) -> Result<()> {
-        self.forget_flushed()?;
+    fn forward(&mut self, tid: i32, held: Held, inputs: &[Range]) -> Result<()> {
+        self.forget_flushed(tid)?;
         self.note_stack_growth()?;
         let mask_call =
             pando_calls::temporary_mask(held.nr, &held.args, &mut View { memory: &self.memory, areas: &self.areas });
-        if let Some(mask) = mask_call {
+        let lets_in = |thread: &super::thread::GuestThread, mask: u64| {
+            thread.undelivered.iter().any(|i| signal::bit(signal::number(i)) & mask == 0)
+        };
+        if mask_call.is_some_and(|mask| lets_in(&self.threads[tid], mask)) {
             // A signal that waits here and that the call would let in: it breaks the call off at once.
-            if self.undelivered.iter().any(|i| signal::bit(signal::number(i)) & mask == 0) {
-                self.call = None;
-                return self.break_off(held, -514);
-            }
+            self.threads[tid].call = None;
+            return self.break_off(tid, held, restart::NOHAND);
         }
-        if !self.undelivered.is_empty() {
+        if !self.threads[tid].undelivered.is_empty() {
             // A signal came before the kernel saw it: its handler runs first, or it would wait for the end of this call.
-            let blocked = at("status", pando_kernel::procfs::status(self.body.pid))?.blocked;
-            if self.undelivered.iter().any(|i| signal::bit(signal::number(i)) & blocked == 0) {
-                self.call = None;
-                return self.break_off(held, RESTART_NOINTR);
+            let blocked = at("status", pando_kernel::procfs::status(self.threads[tid].tracee.tid))?.blocked;
+            if lets_in(&self.threads[tid], blocked) {
+                self.threads[tid].call = None;
+                return self.break_off(tid, held, restart::NOINTR);
             }
         }
         let total: u64 = inputs.iter().map(|r| r.len).sum();
@@ -200,16 +246,17 @@ impl Guest {
         for range in inputs {
             self.collect(range, total as usize > INLINE, &mut spans, &mut bytes)?;
         }
-        self.send_call(held.nr, held.args, spans, &bytes)
+        self.send_call(tid, held.nr, held.args, spans, &bytes)
     }
 
-    fn send_call(&mut self, nr: u64, args: [u64; 6], inputs: Vec<Span>, bytes: &[u8]) -> Result<()> {
+    fn send_call(&mut self, tid: i32, nr: u64, args: [u64; 6], inputs: Vec<Span>, bytes: &[u8]) -> Result<()> {
         self.seq += 1;
         self.counted.0 += 1;
-        if let Some(call) = &mut self.call {
+        let thread = &mut self.threads[tid];
+        if let Some(call) = &mut thread.call {
             call.stage = Stage::Sent(self.seq);
         }
-        let up = Up::Call { seq: self.seq, nr, args, inputs, signals: self.signals };
+        let up = Up::Call { tid, seq: self.seq, nr, args, inputs, signals: thread.signals };
         self.send(&up, &[bytes])
     }
 
@@ -255,34 +302,39 @@ impl Guest {
 
     /// What the call that runs at home has written, before its answer comes: so much may be written that it is not kept until then.
     pub(super) fn on_output(&mut self, addr: u64, bytes: &[u8]) -> Result<()> {
-        let waits = matches!(self.call, Some(Held { stage: Stage::Sent(_), .. })) || self.attach.is_some();
-        if !waits || !self.is_programs(addr, bytes.len() as u64) {
+        let waits = |t: &super::thread::GuestThread| {
+            matches!(t.call, Some(Held { stage: Stage::Sent(_), .. })) || t.attach.is_some()
+        };
+        if !self.threads.iter().any(waits) || !self.is_programs(addr, bytes.len() as u64) {
             return Err(GuestError::Protocol(format!("output at {addr:#x}, which no call writes")));
         }
         self.write_out(addr, bytes);
         Ok(())
     }
 
-    /// Home's answer to the held call.
+    /// Home's answer to a held call.
     pub(super) fn on_answer(&mut self, down: Down, body: Vec<u8>) -> Result<()> {
         let (Down::Reply { seq, .. } | Down::Interrupted { seq, .. }) = &down else { return Ok(()) };
-        let Some(held) = self.call else {
-            if self.attach.is_some_and(|a| a.seq == *seq) {
-                self.early = Some((down, body));
-                return Ok(());
-            }
-            return Err(GuestError::Protocol(format!("an answer to call {seq}, which nobody made")));
-        };
-        if held.stage != Stage::Sent(*seq) {
-            return Err(GuestError::Protocol(format!("an answer to call {seq}, expected for {:?}", held.stage)));
+        let seq = *seq;
+        if self.stillborn.remove(&seq) {
+            return Ok(());
         }
-        self.call = None;
+        let sent = |t: &super::thread::GuestThread| t.call.is_some_and(|c| c.stage == Stage::Sent(seq));
+        let Some(&tid) = self.threads.which(sent).first() else {
+            let waits = self.threads.which(|t| t.attach.is_some_and(|a| a.seq == seq));
+            let Some(&tid) = waits.first() else {
+                return Err(GuestError::Protocol(format!("an answer to call {seq}, which nobody made")));
+            };
+            self.threads[tid].early = Some((down, body));
+            return Ok(());
+        };
+        let Some(held) = self.threads[tid].call.take() else { return Ok(()) };
         match down {
             Down::Interrupted { code, .. } => {
-                if ![-512, -513, -514, -516].contains(&code) {
+                if !restart::CODES.contains(&code) {
                     return Err(GuestError::Protocol(format!("restart code {code}")));
                 }
-                self.break_off(held, code)
+                self.break_off(tid, held, code)
             }
             Down::Reply { ret, outputs, .. } => {
                 let mut parts = Vec::new();
@@ -296,19 +348,19 @@ impl Guest {
                     parts.push((addr, bytes.to_vec()));
                     rest = tail;
                 }
-                self.complete(held, ret, parts)
+                self.complete(tid, held, ret, parts)
             }
             _ => Ok(()),
         }
     }
 
-    fn complete(&mut self, held: Held, ret: i64, mut parts: Vec<(u64, Vec<u8>)>) -> Result<()> {
+    fn complete(&mut self, tid: i32, held: Held, ret: i64, mut parts: Vec<(u64, Vec<u8>)>) -> Result<()> {
         let class = pando_calls::class(held.nr, &held.args);
         if class == Class::CpuTime && ret >= 0 {
-            self.add_cpu_time(&held, &mut parts);
+            self.add_cpu_time(tid, &held, &mut parts);
         }
         if held.nr == libc::SYS_rt_sigpending as u64 && ret == 0 {
-            let waiting = self.undelivered.iter().fold(0, |set, i| set | signal::bit(signal::number(i)));
+            let waiting = self.threads[tid].undelivered.iter().fold(0, |set, i| set | signal::bit(signal::number(i)));
             for (_, bytes) in parts.iter_mut().filter(|p| p.1.len() >= 8) {
                 for (b, w) in bytes.iter_mut().zip(waiting.to_le_bytes()) {
                     *b |= w;
@@ -324,19 +376,32 @@ impl Guest {
         match class {
             Class::Both if ret >= 0 => {
                 self.note_handler(&held);
-                self.note_mask(&held);
-                self.run_natively(&held)
+                self.note_mask(tid, &held);
+                self.run_natively(tid, &held)
             }
             Class::Native => {
                 // The end of a handler (handler_returns): what is in its frame is now home's mask, too.
-                let mask = pando_kernel::procfs::stack_pointer(self.body.pid).ok();
+                let mask = pando_kernel::procfs::stack_pointer(self.threads[tid].tracee.tid).ok();
                 let mask = mask.and_then(|sp| self.memory.word(sp.wrapping_add(super::stops::FRAME_MASK - 8)));
-                self.home_mask = mask.map_or(self.home_mask, |m| m & !UNBLOCKABLE);
-                self.run_natively(&held)
+                let thread = &mut self.threads[tid];
+                thread.home_mask = mask.map_or(thread.home_mask, |m| m & !UNBLOCKABLE);
+                self.run_natively(tid, &held)
             }
-            Class::Memory if !(-4095..0).contains(&ret) => self.mirror(&held, ret),
+            Class::Birth if ret > 0 => self.birth_answered(tid, &held, ret),
+            Class::Memory if !(-4095..0).contains(&ret) => self.mirror(tid, &held, ret),
+            _ if held.nr == libc::SYS_exit as u64 => self.let_end(tid, &held),
             _ => self.answer(held.id, ret),
         }
+    }
+
+    fn birth_answered(&mut self, tid: i32, held: &Held, ret: i64) -> Result<()> {
+        // Its memory is as it was: the caller is held, and what other threads change there is theirs to answer for.
+        let mut view = View { memory: &self.memory, areas: &self.areas };
+        let birth: Birth = match self.asked_birth(held, &mut view) {
+            Asked::Birth(birth) => birth,
+            _ => return Err(GuestError::Protocol("the arguments of clone3 have changed under its thread's hands".into())),
+        };
+        self.give_birth(tid, held, birth, ret as i32)
     }
 
     /// Writes output bytes where the page is present; where it is absent home's copy already has them.
@@ -352,23 +417,24 @@ impl Guest {
 
     /// A handler ends: its frame says which signals are blocked from now on. Home must know before the program goes on, and what
     /// then is let in must come first: so home runs the rt_sigprocmask that this amounts to.
-    fn handler_returns(&mut self, held: Held) -> Result<()> {
-        let stack = at("the guest's stack pointer", pando_kernel::procfs::stack_pointer(self.body.pid))?;
+    fn handler_returns(&mut self, tid: i32, held: Held) -> Result<()> {
+        let thread = &self.threads[tid];
+        let stack = at("the guest's stack pointer", pando_kernel::procfs::stack_pointer(thread.tracee.tid))?;
         // The return address has been popped; see FRAME_MASK in stops.rs.
         let place = stack.wrapping_add(super::stops::FRAME_MASK - 8);
         match self.memory.word(place).map(|m| m & !UNBLOCKABLE) {
-            // While another call runs at home, nothing can be said to it; the next change of the mask will.
-            Some(mask) if mask != self.home_mask && self.attach.is_none() => {
+            // While another call of it runs at home, nothing can be said to that; the next change of the mask will.
+            Some(mask) if mask != thread.home_mask && thread.attach.is_none() => {
                 let args = [libc::SIG_SETMASK as u64, place, 0, 8, 0, 0];
-                self.send_call(libc::SYS_rt_sigprocmask as u64, args, vec![(place, 8)], &mask.to_le_bytes())
+                self.send_call(tid, libc::SYS_rt_sigprocmask as u64, args, vec![(place, 8)], &mask.to_le_bytes())
             }
-            _ => self.run_natively(&held),
+            _ => self.run_natively(tid, &held),
         }
     }
 
-    /// Lets the guest's kernel run the call in which the guest is held.
-    fn run_natively(&mut self, held: &Held) -> Result<()> {
-        self.call = None;
+    /// Lets the guest's kernel run the call in which a thread is held.
+    pub(super) fn run_natively(&mut self, tid: i32, held: &Held) -> Result<()> {
+        self.threads[tid].call = None;
         match &self.listener {
             Some(l) => at("continue a call", l.run_natively(held.id).or_else(gone)),
             None => Ok(()),
@@ -376,14 +442,15 @@ impl Guest {
     }
 
     /// Follows what the call did to the deputy's mask.
-    fn note_mask(&mut self, held: &Held) {
+    fn note_mask(&mut self, tid: i32, held: &Held) {
         if held.nr != libc::SYS_rt_sigprocmask as u64 || held.args[1] == 0 {
             return;
         }
         let Some(set) = self.memory.word(held.args[1]).map(|s| s & !UNBLOCKABLE) else { return };
-        self.home_mask = match held.args[0] as i32 {
-            libc::SIG_BLOCK => self.home_mask | set,
-            libc::SIG_UNBLOCK => self.home_mask & !set,
+        let thread = &mut self.threads[tid];
+        thread.home_mask = match held.args[0] as i32 {
+            libc::SIG_BLOCK => thread.home_mask | set,
+            libc::SIG_UNBLOCK => thread.home_mask & !set,
             _ => set,
         };
     }
@@ -400,8 +467,12 @@ impl Guest {
     }
 
     /// CPU time is home's part plus all parts abroad.
-    fn add_cpu_time(&self, held: &Held, parts: &mut [(u64, Vec<u8>)]) {
-        let here = self.cpu_before_ns.saturating_add(self.cpu_ns());
+    fn add_cpu_time(&self, tid: i32, held: &Held, parts: &mut [(u64, Vec<u8>)]) {
+        let of_thread = |t: &super::thread::GuestThread| {
+            t.cpu_before_ns.saturating_add(pando_kernel::procfs::thread_cpu_ns(t.tracee.tid))
+        };
+        let process = self.cpu_before_ns.saturating_add(self.cpu_ns());
+        let thread = of_thread(&self.threads[tid]);
         let Some((_, bytes)) = parts.first_mut() else { return };
         let mut add = |at: usize, value: u64| {
             if let Some(slot) = bytes.get_mut(at..at + 8) {
@@ -412,21 +483,28 @@ impl Guest {
         };
         match held.nr as i64 {
             libc::SYS_clock_gettime => {
-                let own = pando_calls::clock_owner(held.args[0]);
-                if own.is_some_and(|o| o == 0 || o == self.offer.pid as u32) {
-                    add(0, here / 1_000_000_000);
-                    add(8, here % 1_000_000_000);
-                    carry(bytes, 1_000_000_000);
-                }
+                let here = match pando_calls::cpu_clock(held.args[0]) {
+                    Some((0, true)) => thread,
+                    Some((0, false)) => process,
+                    Some((id, true)) => self.threads.iter().find(|t| t.tid as u32 == id).map_or(0, of_thread),
+                    Some((id, false)) if id == self.offer.pid as u32 => process,
+                    _ => 0,
+                };
+                add(0, here / 1_000_000_000);
+                add(8, here % 1_000_000_000);
+                carry(bytes, 1_000_000_000);
             }
-            libc::SYS_getrusage
-                if held.args[0] as i32 == libc::RUSAGE_SELF || held.args[0] as i32 == libc::RUSAGE_THREAD =>
-            {
+            libc::SYS_getrusage => {
+                let here = match held.args[0] as i32 {
+                    libc::RUSAGE_SELF => process,
+                    libc::RUSAGE_THREAD => thread,
+                    _ => 0,
+                };
                 add(0, here / 1_000_000_000);
                 add(8, here % 1_000_000_000 / 1000);
                 carry(bytes, 1_000_000);
             }
-            libc::SYS_times => add(0, here / 10_000_000),
+            libc::SYS_times => add(0, process / 10_000_000),
             _ => {}
         }
     }

@@ -1,7 +1,7 @@
 //! Layouts and starts of any kind: what passes is harmless.
 
-use super::{HOLE_BYTES, MAX_SPECIAL, TOP, check_areas, check_layout, check_start};
-use crate::message::{Area, Layout, Start};
+use super::{HOLE_BYTES, MAX_SPECIAL, TOP, check_areas, check_layout, check_start, check_thread};
+use crate::message::{Area, Context, Layout, Start};
 use bolero::check;
 
 /// Most numbers are of no interest: this gives those near the ends of things.
@@ -59,10 +59,25 @@ fn starts_of_any_kind() {
     check!().with_type::<Start>().for_each(|start| {
         if check_start(start).is_ok() {
             assert!(start.handlers.iter().all(|h| (1..=64).contains(&h.0) && h.1.len() == 32));
-            assert!(start.calls.checked_add(1 << 62).is_some() && start.signals.checked_add(1 << 62).is_some());
+            assert!(start.calls.checked_add(1 << 62).is_some());
         }
-        if check_areas(&start.areas, 1 << 40).is_ok() {
-            harmless(&start.areas, 1 << 40);
+    });
+}
+
+#[test]
+fn threads_of_any_kind() {
+    check!().with_type::<(Context, Vec<u8>)>().for_each(|(context, xstate)| {
+        if check_thread(context, xstate).is_ok() {
+            assert!(context.signals.checked_add(1 << 62).is_some() && context.altstack.len() == 24);
+        }
+    });
+}
+
+#[test]
+fn areas_of_any_kind() {
+    check!().with_type::<Vec<Area>>().for_each(|areas| {
+        if check_areas(areas, 1 << 40).is_ok() {
+            harmless(areas, 1 << 40);
         }
     });
 }

@@ -1,12 +1,14 @@
 //! Going home: written pages first while the program runs, then the rest.
 
+use super::thread::GuestThread;
 use super::{Guest, Result, Stage, at};
-use crate::message::{CHUNK, Context, Run, Up, signal_frames};
+use crate::message::{CHUNK, Context, CpuTimers, Run, Up, signal_frames};
+use crate::restart;
 use pando_calls::{Class, Memory};
 use pando_kernel::inject::{self, call};
 use pando_kernel::memory::ProcessMemory;
-use pando_kernel::ptrace::{self, Stop};
-use pando_kernel::{PAGE, signal, vdso};
+use pando_kernel::ptrace::{self, Stop, Tracee};
+use pando_kernel::{PAGE, procfs, signal, vdso};
 use std::collections::VecDeque;
 
 /// Fewer written bytes than this are sent while frozen.
@@ -91,42 +93,54 @@ impl Guest {
         let Leaving::Presync { round, queue, sent } = &mut self.leaving else { return Ok(()) };
         if let Some(chunk) = take_chunk(queue) {
             *sent += chunk.1 - chunk.0;
-            return self.send_written(&[chunk]);
+            self.send_written(&[chunk])?;
+            return self.take_put_off();
         }
         let (round, sent) = (*round, *sent);
-        let waits = self.call.is_some_and(|c| c.stage == Stage::GoesHome) || self.stopped;
-        if sent > SMALL && round < ROUNDS && !waits {
+        let waits = |t: &GuestThread| t.stopped || t.call.is_some_and(|c| c.stage == Stage::GoesHome);
+        if sent > SMALL && round < ROUNDS && !self.threads.iter().any(waits) {
             let queue = self.take_written()?.into();
             self.leaving = Leaving::Presync { round: round + 1, queue, sent: 0 };
-            return Ok(());
+            return self.take_put_off();
         }
         self.leaving = Leaving::Settling;
         Ok(())
     }
 
     fn stop_for_good(&mut self) -> Result<()> {
+        // Threads that have ended at home end here, too, and write to memory while they do.
+        if self.threads.iter().any(|t| t.ending) {
+            return Ok(());
+        }
         self.leaving = Leaving::Freezing;
-        if self.stopped {
-            return self.freeze_now();
+        for tid in self.threads.which(|t| !t.stopped) {
+            self.interrupt(tid)?;
+            if let Some(held) = self.threads[tid].call {
+                // Let it out of the kernel; the registers will show the call as to be made again.
+                self.answer(held.id, restart::NOINTR)?;
+            }
         }
-        self.interrupt()?;
-        if let Some(held) = self.call {
-            // Let it out of the kernel; the registers will show the call as to be made again.
-            self.answer(held.id, super::calls::RESTART_NOINTR)?;
-        }
-        Ok(())
+        self.freeze_if_all_stopped()
+    }
+
+    pub(super) fn freeze_if_all_stopped(&mut self) -> Result<()> {
+        if self.threads.all_stopped() { self.freeze_now() } else { Ok(()) }
     }
 
     /// Between a memory call at home and its mirror here the two maps differ: no page may be sent. The end of a handler, too,
     /// is half done then. Neither blocks.
     pub(super) fn map_is_changing(&self) -> bool {
-        let sent = self.call.filter(|c| matches!(c.stage, Stage::Sent(_)));
         // Our stubs in the vDSO are not known elsewhere, and step_out begins them anew: their question must have been answered.
         // Calls that run on both sides must have run on both.
         let passing = |c: super::Held| {
-            c.by_vdso || matches!(pando_calls::class(c.nr, &c.args), Class::Memory | Class::Native | Class::Both)
+            let both = matches!(
+                pando_calls::class(c.nr, &c.args),
+                Class::Memory | Class::Native | Class::Both | Class::Birth
+            );
+            c.by_vdso || both || c.nr == libc::SYS_exit as u64
         };
-        sent.is_some_and(passing)
+        let calls = self.threads.iter().filter_map(|t| t.call);
+        calls.filter(|c| matches!(c.stage, Stage::Sent(_))).any(passing) || !self.stillborn.is_empty()
     }
 
     /// Sends those pages of `ranges` that are still there: since they were looked for the program may have given some back, and to
@@ -155,74 +169,109 @@ impl Guest {
         Ok(())
     }
 
-    /// The guest has stopped for good: send what is left.
-    pub(super) fn freeze_now(&mut self) -> Result<()> {
+    /// All threads have stopped for good: send what is left.
+    fn freeze_now(&mut self) -> Result<()> {
         if matches!(self.leaving, Leaving::Frozen) {
             return Ok(());
         }
         self.hold("freeze-abroad");
-        let mask = match self.frame_mask.take() {
-            Some(mask) => mask,
-            None => at("mask", self.tracee.signal_mask())?,
-        };
-        at("mask", self.tracee.set_signal_mask(inject::QUIET))?;
-        self.step_out()?;
-        let mut regs = at("registers", self.tracee.registers())?;
-        let xstate = at("extended state", self.tracee.xstate())?;
-        if self.call.is_none() && self.attach.is_some() && (regs.orig_rax as i64) < 0 && self.at_syscall(regs.rip) {
-            // About to enter the call that is already running at home: as if it had just been broken off.
-            regs.orig_rax = regs.rax;
-            regs.rip += 2;
-            regs.rax = super::calls::RESTART_NOINTR as u64;
+        let mut frozen = Vec::new();
+        for tid in self.threads.ids() {
+            frozen.push((tid, self.freeze_thread(tid)?));
         }
-        if self.is_unreceived(&regs) {
-            regs.rax = super::calls::RESTART_NOINTR as u64;
-        }
-        let in_syscall = regs.orig_rax as i64 >= 0;
-        let code = regs.rax as i64;
-        if in_syscall && code == -516 && regs.orig_rax == libc::SYS_futex as u64 {
-            // Its restart block stays here; waiting again from the beginning is the closest.
-            regs.rax = -512i64 as u64;
-        }
-        let in_call = match (self.call.map(|c| c.stage), self.attach) {
-            (Some(Stage::Sent(seq)), _) => Some(seq),
-            (_, Some(attach)) => Some(attach.seq),
-            _ => None,
-        };
-        let base = regs;
-        at("mask", self.tracee.set_signal_mask(inject::QUIET))?;
-        let (timers, altstack) = self.take_timers(&base)?;
+        let timers = self.take_timers()?;
         self.leaving = Leaving::Frozen;
         self.report_state();
         self.keep_timers_signals();
         let written = self.take_written()?;
         self.send_written(&written)?;
         self.hold("residual");
+        for (tid, (context, xstate)) in frozen {
+            let thread = &self.threads[tid];
+            let undelivered: Vec<Vec<u8>> =
+                thread.undelivered.iter().chain(&thread.waiting).map(|i| i.to_vec()).collect();
+            for body in signal_frames(&undelivered) {
+                self.send(&Up::Undelivered, &[&body])?;
+            }
+            self.send(&Up::Thread(tid, Box::new(context)), &[&xstate])?;
+        }
+        let cpu_ns = self.cpu_ns();
+        self.send(&Up::Frozen { timers, cpu_ns }, &[])
+    }
+
+    /// The context of a stopped thread, and its extended state.
+    fn freeze_thread(&mut self, tid: i32) -> Result<(Context, Vec<u8>)> {
+        let tracee = self.threads[tid].tracee;
+        let mask = match self.threads[tid].frame_mask.take() {
+            Some(mask) => mask,
+            None => at("mask", tracee.signal_mask())?,
+        };
+        at("mask", tracee.set_signal_mask(inject::QUIET))?;
+        self.step_out(tracee)?;
+        let mut regs = at("registers", tracee.registers())?;
+        let xstate = at("extended state", tracee.xstate())?;
+        let rseq = tracee.rseq();
+        let thread = &self.threads[tid];
+        if thread.call.is_none() && thread.attach.is_some() && (regs.orig_rax as i64) < 0 && self.at_syscall(regs.rip) {
+            // About to enter the call that is already running at home: as if it had just been broken off.
+            regs.orig_rax = regs.rax;
+            regs.rip += 2;
+            regs.rax = restart::NOINTR as u64;
+        }
+        if self.is_unreceived(tid, &regs) {
+            regs.rax = restart::NOINTR as u64;
+        }
+        if (regs.orig_rax as i64) < 0 {
+            restart::leave_rseq(&self.memory, rseq.pointer, &mut regs);
+        } else if regs.orig_rax == libc::SYS_futex as u64 {
+            restart::make_good(&self.memory, &mut regs);
+        }
+        let in_call = match (thread.call.map(|c| c.stage), thread.attach) {
+            (Some(Stage::Sent(seq)), _) => Some(seq),
+            (_, Some(attach)) => Some(attach.seq),
+            _ => None,
+        };
         let context = Context {
             registers: ptrace::to_words(&regs),
             xstate: xstate.len() as u32,
             mask,
-            rseq: self.rseq,
-            altstack,
-            timers,
+            rseq: (rseq.pointer, rseq.size, rseq.signature),
+            tid_address: thread.tid_address,
             in_call,
-            undelivered: self.undelivered.iter().chain(&self.waiting).map(|i| i.to_vec()).collect(),
+            signals: thread.signals,
+            cpu_abroad_ns: thread.cpu_before_ns.saturating_add(procfs::thread_cpu_ns(tracee.tid)),
+            ..self.kernel_state(tracee, &regs)?
         };
-        for body in signal_frames(&context.undelivered) {
-            self.send(&Up::Undelivered, &[&body])?;
-        }
-        let (signals, cpu_ns) = (self.signals, self.cpu_ns());
-        self.send(&Up::Frozen { context: Box::new(context), signals, cpu_ns }, &[&xstate])
+        Ok((context, xstate))
+    }
+
+    /// Alternative signal stack and robust list.
+    fn kernel_state(&self, tracee: Tracee, base: &ptrace::Registers) -> Result<Context> {
+        let scratch = self.hole + crate::layout::SCRATCH;
+        at("mask", tracee.set_signal_mask(inject::QUIET))?;
+        let calls = [
+            call(libc::SYS_sigaltstack, &[0, scratch]),
+            call(libc::SYS_get_robust_list, &[0, scratch + 32, scratch + 40]),
+        ];
+        let results = self.inject_in(tracee, base, &calls)?;
+        let mut altstack = vec![0; 24];
+        self.memory.read_all(scratch, &mut altstack);
+        let word = |at: u64| self.memory.word(scratch + at).filter(|_| results[1] == 0).unwrap_or(0);
+        Ok(Context { altstack, robust: (word(32), word(40)), ..Context::default() })
     }
 
     /// Signals of CPU timers and limits are this kernel's own: home has not seen them.
     fn keep_timers_signals(&mut self) {
-        let pending = self.tracee.pending(false).into_iter().chain(self.tracee.pending(true));
-        for info in pending {
-            let number = signal::number(&info);
-            let own = [libc::SIGVTALRM, libc::SIGPROF, libc::SIGXCPU].contains(&number);
-            if own && !self.undelivered.iter().any(|u| signal::number(u) == number) {
-                self.undelivered.push(info);
+        for (i, tid) in self.threads.ids().into_iter().enumerate() {
+            let tracee = self.threads[tid].tracee;
+            let of_all = if i == 0 { tracee.pending(true) } else { Vec::new() };
+            for info in tracee.pending(false).into_iter().chain(of_all) {
+                let number = signal::number(&info);
+                let own = [libc::SIGVTALRM, libc::SIGPROF, libc::SIGXCPU].contains(&number);
+                let undelivered = &mut self.threads[tid].undelivered;
+                if own && !undelivered.iter().any(|u| signal::number(u) == number) {
+                    undelivered.push(info);
+                }
             }
         }
     }
@@ -233,32 +282,33 @@ impl Guest {
 
     /// Was the guest kicked out of a call before we saw it? Its kernel says ERESTARTSYS, which some handlers turn into EINTR; but
     /// the call was never made.
-    pub(super) fn is_unreceived(&self, regs: &ptrace::Registers) -> bool {
+    pub(super) fn is_unreceived(&self, tid: i32, regs: &ptrace::Registers) -> bool {
         let args = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
-        let kicked = regs.orig_rax as i64 >= 0 && regs.rax as i64 == -512 && !self.broke_off;
+        let kicked = regs.orig_rax as i64 >= 0 && regs.rax as i64 == restart::SYS && !self.threads[tid].broke_off;
         let asked = pando_calls::class(regs.orig_rax, &args) != Class::Native;
-        kicked && (asked || regs.orig_rax == libc::SYS_rt_sigreturn as u64)
+        let seen = [libc::SYS_rt_sigreturn, libc::SYS_set_tid_address].contains(&(regs.orig_rax as i64));
+        kicked && (asked || seen)
     }
 
     /// Our vDSO differs from home's in the bytes of a few functions: leave it, instruction by instruction.
-    fn step_out(&mut self) -> Result<()> {
+    fn step_out(&mut self, tracee: Tracee) -> Result<()> {
         for _ in 0..MAX_STEPS {
-            let mut regs = at("registers", self.tracee.registers())?;
+            let mut regs = at("registers", tracee.registers())?;
             if !(self.vdso.0..self.vdso.1).contains(&regs.rip) {
                 return Ok(());
             }
             if self.leave_stub(&mut regs) {
-                return at("registers", self.tracee.set_registers(&regs));
+                return at("registers", tracee.set_registers(&regs));
             }
             if self.at_syscall(regs.rip) {
                 return Ok(());
             }
-            at("step", self.tracee.step(0))?;
+            at("step", tracee.step(0))?;
             loop {
-                match at("wait", self.tracee.wait(false))? {
+                match at("wait", tracee.wait(false))? {
                     Some(Stop::Gone(status)) => return Err(super::GuestError::Died(status)),
                     Some(Stop::Signal(libc::SIGTRAP)) => break,
-                    Some(_) => at("step", self.tracee.step(0))?,
+                    Some(_) => at("step", tracee.step(0))?,
                     None => self.serve_faults_only()?,
                 }
             }
@@ -284,21 +334,20 @@ impl Guest {
         true
     }
 
-    /// CPU timers and the alternative signal stack.
-    fn take_timers(&mut self, base: &ptrace::Registers) -> Result<([[u64; 4]; 2], Vec<u8>)> {
+    /// CPU timers, which all threads share.
+    fn take_timers(&mut self) -> Result<CpuTimers> {
         let scratch = self.hole + crate::layout::SCRATCH;
+        let first = self.threads[self.offer.pid].tracee;
+        let base = at("registers", first.registers())?;
         let calls = [1, 2].map(|w| call(libc::SYS_getitimer, &[w, scratch + (w - 1) * 32]));
-        self.inject(base, &calls)?;
-        self.inject(base, &[call(libc::SYS_sigaltstack, &[0, scratch + 128])])?;
-        let mut altstack = vec![0; 24];
-        self.memory.read_all(scratch + 128, &mut altstack);
-        let mut timers = [[0u64; 4]; 2];
+        self.inject_in(first, &base, &calls)?;
+        let mut timers = CpuTimers::default();
         for (i, timer) in timers.iter_mut().enumerate() {
             for (j, word) in timer.iter_mut().enumerate() {
                 *word = self.memory.word(scratch + i as u64 * 32 + j as u64 * 8).unwrap_or(0);
             }
         }
-        Ok((timers, altstack))
+        Ok(timers)
     }
 }
 

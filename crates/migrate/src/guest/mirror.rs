@@ -4,7 +4,6 @@ use super::{Guest, GuestError, Held, Result, at};
 use crate::area::Backing;
 use crate::message::Area;
 use pando_kernel::inject::{self, Call, call};
-use pando_kernel::ptrace::Stop;
 use pando_kernel::{page_ceil, page_floor};
 
 const PRIVATE_FIXED: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE) as u64;
@@ -14,9 +13,19 @@ fn map(start: u64, end: u64, prot: u64) -> Call {
     call(libc::SYS_mmap, &[start, end - start, prot, PRIVATE_FIXED, u64::MAX, 0])
 }
 
+fn is_file(held: &Held) -> bool {
+    held.args[3] as i32 & libc::MAP_ANONYMOUS == 0
+}
+
+/// The protection of a mapping that had to be watched before any thread could touch it.
+fn reveal(held: &Held, ret: u64) -> Option<Call> {
+    let mapped = held.nr == libc::SYS_mmap as u64 && is_file(held) && held.args[2] & 7 != 0;
+    mapped.then(|| call(libc::SYS_mprotect, &[ret, page_ceil(held.args[1]), held.args[2] & 7]))
+}
+
 impl Guest {
     /// Home did `held` with result `ret`: do the same here and let the guest go on with that result.
-    pub(super) fn mirror(&mut self, held: &Held, ret: i64) -> Result<()> {
+    pub(super) fn mirror(&mut self, tid: i32, held: &Held, ret: i64) -> Result<()> {
         if let Some((start, len)) = self.changed(held, ret as u64).into_iter().find(|&(s, l)| !self.is_programs(s, l)) {
             let name = pando_calls::name(held.nr);
             return Err(GuestError::Protocol(format!("{name} that changes {len:#x} bytes at {start:#x}")));
@@ -26,40 +35,24 @@ impl Guest {
             self.after_mirror(held, ret as u64)?;
             return self.answer(held.id, ret);
         }
-        self.interrupt()?;
-        self.answer(held.id, ret)?;
-        loop {
-            match at("wait", self.tracee.wait(true))? {
-                Some(Stop::Event(_)) => break,
-                Some(Stop::Gone(status)) => return Err(GuestError::Died(status)),
-                Some(Stop::Signal(signal)) => {
-                    self.deliver(signal)?;
-                    if self.stopped {
-                        // It is held for home to judge the signal. The stop that was asked for comes while calls are injected.
-                        break;
-                    }
-                }
-                _ => at("continue", self.tracee.cont(0))?,
-            }
-        }
-        self.interrupting = false;
-        let regs = at("registers", self.tracee.registers())?;
-        let mask = at("mask", self.tracee.signal_mask())?;
-        at("mask", self.tracee.set_signal_mask(inject::QUIET))?;
-        let results = self.inject(&regs, &calls)?;
+        self.get_out(tid, held, ret)?;
+        let tracee = self.threads[tid].tracee;
+        let regs = at("registers", tracee.registers())?;
+        let mask = at("mask", tracee.signal_mask())?;
+        at("mask", tracee.set_signal_mask(inject::QUIET))?;
+        let results = self.inject_in(tracee, &regs, &calls)?;
         let advice = held.nr == libc::SYS_madvise as u64;
         if let Some(failed) = results.iter().find(|r| (-4095..0).contains(*r)).filter(|_| !advice) {
             let e = std::io::Error::from_raw_os_error(-*failed as i32);
             return Err(GuestError::Protocol(format!("{} {:x?} here: {e}", pando_calls::name(held.nr), held.args)));
         }
-        at("registers", self.tracee.set_registers(&regs))?;
-        at("mask", self.tracee.set_signal_mask(mask))?;
         self.after_mirror(held, ret as u64)?;
-        if self.stopped || self.paused || self.leaving.freezing() {
-            self.stopped = true;
-            return Ok(());
+        if let Some(reveal) = reveal(held, ret as u64) {
+            self.inject_in(tracee, &regs, &[reveal])?;
         }
-        at("continue", self.tracee.cont(0))
+        at("registers", tracee.set_registers(&regs))?;
+        at("mask", tracee.set_signal_mask(mask))?;
+        self.go_on(tid)
     }
 
     /// What the mirrored call changes: begin and length. Home's result is one of the ends.
@@ -80,6 +73,8 @@ impl Guest {
     fn mirrored(&self, held: &Held, ret: u64) -> Vec<Call> {
         let a = &held.args;
         match held.nr as i64 {
+            // What comes from a file can't be touched before faults on it are seen (see `reveal`).
+            libc::SYS_mmap if is_file(held) => vec![map(ret, ret + page_ceil(a[1]), 0)],
             libc::SYS_mmap => vec![map(ret, ret + page_ceil(a[1]), a[2] & 7)],
             libc::SYS_munmap => vec![call(libc::SYS_munmap, &[a[0], a[1]])],
             libc::SYS_mprotect => vec![call(libc::SYS_mprotect, &[a[0], a[1], a[2]])],
@@ -115,7 +110,7 @@ impl Guest {
         match held.nr as i64 {
             libc::SYS_mmap => {
                 let end = ret + page_ceil(a[1]);
-                if a[3] as i32 & libc::MAP_ANONYMOUS != 0 {
+                if !is_file(held) {
                     self.areas.insert(ret, end, Backing::Local);
                 } else {
                     self.watch(&Area { start: ret, end, prot: a[2] as u32 & 7, stack: false })?;

@@ -1,11 +1,13 @@
 //! The running half abroad: `pando __guest`, one process with one thread for each guest.
 
+mod birth;
 mod build;
 mod calls;
 mod faults;
 mod leave;
 mod mirror;
 mod stops;
+mod thread;
 
 use crate::area::AreaMap;
 use crate::channel::{Channel, ChannelError};
@@ -18,14 +20,16 @@ use leave::Leaving;
 use pando_kernel::memory::ProcessMemory;
 use pando_kernel::notify::Listener;
 use pando_kernel::pagemap::Pagemap;
-use pando_kernel::ptrace::Tracee;
 use pando_kernel::sandbox::Body;
-use pando_kernel::signal::SigInfo;
 use pando_kernel::uffd::Uffd;
-use pando_kernel::{clock, inject, poll, sandbox, signal};
+use pando_kernel::{clock, inject, poll, ptrace, signal};
 use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
+use thread::Threads;
+
+/// Most stops, calls or messages that are taken in one round.
+const AT_ONCE: u32 = 32;
 
 /// Why a guest's life ended here.
 #[derive(Debug, thiserror::Error)]
@@ -65,6 +69,8 @@ pub(crate) fn at<T>(step: &'static str, result: std::io::Result<T>) -> Result<T>
 pub(crate) enum Stage {
     /// Waits for pages that hold its nested arguments.
     Pulling,
+    /// A memory call that waits until written pages have been sent.
+    PutOff,
     /// Sent home as call number `seq`.
     Sent(u64),
     /// It can't be forwarded: the process goes home.
@@ -97,7 +103,7 @@ pub(crate) struct Guest {
     link: Link,
     chan: Channel,
     body: Body,
-    tracee: Tracee,
+    threads: Threads,
     memory: ProcessMemory,
     pagemap: Pagemap,
     uffd: Uffd,
@@ -111,38 +117,18 @@ pub(crate) struct Guest {
     brk: u64,
     /// Caught signals, as a set.
     caught: u64,
-    call: Option<Held>,
-    /// Signals that the deputy blocks, as far as it has been told.
-    home_mask: u64,
-    /// The next notification is this call, already running at home.
-    attach: Option<Attach>,
-    /// Signals that wait until it has come: a handler that ran first could make the same call, and take its answer.
-    waiting: Vec<SigInfo>,
-    /// Signals that are undelivered, but not in this kernel's queue, which is full.
-    unqueued: VecDeque<i32>,
-    /// Its reply, when that came first.
-    early: Option<(Down, Vec<u8>)>,
+    /// Ends of threads that could not be made here, by the numbers of their calls.
+    stillborn: BTreeSet<u64>,
     /// Messages that wait while only pages could be served.
     stash: VecDeque<(Down, Vec<u8>)>,
     seq: u64,
-    signals: u64,
-    undelivered: Vec<SigInfo>,
-    /// The restart code in the guest's registers is one that home sent.
-    broke_off: bool,
-    /// A ptrace stop has been asked for and not been seen.
-    interrupting: bool,
-    /// The guest is in a ptrace stop that we keep.
-    stopped: bool,
     paused: bool,
-    /// After the next signal delivery, restore this mask in its frame (see stops.rs).
-    frame_mask: Option<u64>,
     pulls: BTreeSet<u64>,
     stack_low: u64,
     /// Home's vDSO.
     vdso: (u64, u64),
     /// Addresses of the functions in it that are ours.
     stubs: Vec<u64>,
-    rseq: (u64, u32, u32),
     cpu_before_ns: u64,
     leaving: Leaving,
     wants_home: bool,
@@ -192,9 +178,8 @@ impl Guest {
         loop {
             self.turn(&ready)?;
             self.work_on_leaving()?;
-            let open = self.call.is_none() && !self.interrupting && !self.leaving.closed();
             // A negative descriptor is passed over by poll(2).
-            let listener = self.listener.as_ref().filter(|_| open).map_or(-1, Listener::raw);
+            let listener = self.listener.as_ref().filter(|_| !self.leaving.closed()).map_or(-1, Listener::raw);
             let link = self.link.raw().unwrap_or(-1);
             let chan = (self.chan.raw(), self.chan.wants_write());
             let fds =
@@ -212,25 +197,21 @@ impl Guest {
         if ready[1] & 1 != 0 {
             poll::drain(self.children.as_raw_fd());
         }
-        if !self.stopped {
-            while let Some(stop) = at("wait", self.tracee.wait(false))? {
-                self.on_stop(stop)?;
-                if self.stopped {
-                    break;
-                }
+        for _ in 0..AT_ONCE {
+            let Some((here, stop)) = at("wait", ptrace::wait_any(false))? else { break };
+            match self.threads.known_here(here) {
+                Some(tid) => self.on_stop(tid, stop)?,
+                None if here == self.body.init => return Err(GuestError::Died(0)),
+                None => return Err(GuestError::Protocol(format!("a thread ({here}) that nobody asked for: {stop:?}"))),
             }
         }
         if ready[2] & 1 != 0 {
             self.take_faults()?;
         }
-        let open = self.call.is_none() && !self.interrupting && !self.stopped && !self.leaving.closed();
-        if let Some(listener) = self.listener.as_ref().filter(|_| open && ready[3] & 1 != 0)
-            && poll::wait(&[(listener.raw(), false)], 0).is_ok_and(|r| r[0] & 1 != 0)
-            && let Some(n) = listener.receive()
-        {
-            self.on_call(n)?;
+        if ready[3] & 1 != 0 {
+            self.take_calls()?;
         }
-        let mut budget = 32;
+        let mut budget = AT_ONCE;
         while budget > 0 {
             let next = match self.stash.pop_front() {
                 Some(stashed) => Some(stashed),
@@ -251,12 +232,28 @@ impl Guest {
         Ok(())
     }
 
+    /// Takes calls that wait.
+    fn take_calls(&mut self) -> Result<()> {
+        for _ in 0..AT_ONCE {
+            let Some(listener) = self.listener.as_ref().filter(|_| !self.leaving.closed()) else { break };
+            if !poll::wait(&[(listener.raw(), false)], 0).is_ok_and(|r| r[0] & 1 != 0) {
+                break;
+            }
+            let Some(n) = listener.receive() else { break };
+            match self.threads.known_here(n.tid) {
+                Some(tid) => self.on_call(tid, n)?,
+                None => return Err(GuestError::Protocol(format!("a call of a thread ({}) that nobody made", n.tid))),
+            }
+        }
+        Ok(())
+    }
+
     fn on_down(&mut self, down: Down, body: Vec<u8>) -> Result<()> {
         // What crosses with our leaving is home's to sort out: it kept the reply, and counts the signals we saw.
         let frozen = matches!(self.leaving, Leaving::Frozen);
         match down {
             Down::Reply { .. } | Down::Interrupted { .. } if self.leaving.freezing() => Ok(()),
-            Down::Signal(_) | Down::Pages(_) | Down::NoPage(_) if frozen => Ok(()),
+            Down::Signal(..) | Down::Pages(_) | Down::NoPage(_) if frozen => Ok(()),
             Down::Pages(runs) => self.install(&runs, &body),
             Down::NoPage(addr) => {
                 self.pulls.remove(&addr);
@@ -265,24 +262,31 @@ impl Guest {
             Down::Output(_) if frozen => Ok(()),
             Down::Output(addr) => self.on_output(addr, &body),
             Down::Reply { .. } | Down::Interrupted { .. } => self.on_answer(down, body),
-            Down::Signal(info) => self.on_signal(&info),
+            Down::Signal(tid, info) => self.on_signal(tid, &info),
             Down::Pause => {
                 self.paused = true;
-                self.interrupt()
+                for tid in self.threads.which(|t| !t.stopped && !t.ending) {
+                    self.interrupt(tid)?;
+                }
+                Ok(())
             }
             Down::Resume => {
                 self.paused = false;
-                // One that waits to die at home stays where it is.
-                if self.stopped && !self.leaving.freezing() && !self.wants_home {
-                    self.stopped = false;
-                    at("continue", self.tracee.cont(0))?;
+                for tid in self.threads.which(|t| t.stopped) {
+                    self.go_on(tid)?;
                 }
                 Ok(())
             }
             Down::ComeHome => self.begin_leaving(),
             Down::End => Err(GuestError::Ended),
             Down::Ping => Ok(()),
-            Down::Offer(_) | Down::Clock(..) | Down::Prepare(_) | Down::Undelivered | Down::Start(_) => {
+            Down::Offer(_)
+            | Down::Clock(..)
+            | Down::Prepare(_)
+            | Down::Areas(_)
+            | Down::Undelivered
+            | Down::Thread(..)
+            | Down::Start(_) => {
                 Err(GuestError::Protocol(said(&format!("a message out of place: {down:?}"))))
             }
         }
@@ -294,11 +298,12 @@ impl Guest {
         end <= TOP && (end <= self.hole || addr >= self.hole + HOLE_BYTES)
     }
 
-    /// Asks the guest to stop.
-    pub(crate) fn interrupt(&mut self) -> Result<()> {
-        if !self.interrupting && !self.stopped {
-            at("interrupt", self.tracee.interrupt())?;
-            self.interrupting = true;
+    /// Asks a thread to stop.
+    pub(crate) fn interrupt(&mut self, tid: i32) -> Result<()> {
+        let thread = &mut self.threads[tid];
+        if !thread.interrupting && !thread.stopped {
+            at("interrupt", thread.tracee.interrupt())?;
+            thread.interrupting = true;
         }
         Ok(())
     }
@@ -327,7 +332,8 @@ impl Guest {
         if self.reported.elapsed() > Duration::from_secs(1) {
             self.reported = Instant::now();
             let cpu = self.cpu_ns();
-            self.send(&Up::Usage(cpu, self.signals), &[])?;
+            let signals = self.threads.iter().filter(|t| t.signals > 0).map(|t| (t.tid, t.signals)).collect();
+            self.send(&Up::Usage(cpu, signals), &[])?;
             self.report_state();
         }
         Ok(())
@@ -363,8 +369,7 @@ impl Guest {
             let _ = self.chan.send(&Up::Failed(detail.clone()), &[]);
             self.chan.drain(Duration::from_millis(500));
         }
-        while !matches!(self.tracee.wait(true), Ok(Some(pando_kernel::ptrace::Stop::Gone(_))) | Err(_)) {}
-        sandbox::reap(self.body.init);
+        while !matches!(ptrace::wait_any(true), Ok(None) | Err(_)) {}
         let detail = format!("guest {} of {} ({}): {detail}", self.offer.pid, self.offer.home, self.offer.command);
         self.link.log(level, detail.clone());
         self.link.report(Report::Done { pid: self.offer.pid as u32, outcome: outcome.into(), detail });

@@ -1,17 +1,21 @@
 //! The loop of a deputy whose guest is abroad.
 
-use super::calls::STARVED;
-use super::{Deputy, End, HomeError, Result, Thread, Wish, at, offer, target};
+use super::calls::{STARVED, Wanted};
+use super::thread::State;
+use super::{Deputy, End, HomeError, Result, Wish, at, offer, target};
 use crate::channel::ChannelError;
 use crate::control::{Command, Destination};
 use crate::message::{Down, Up, said, signals_in};
-use pando_kernel::{poll, procfs};
+use pando_kernel::{poll, procfs, ptrace};
 use std::os::fd::AsRawFd;
 use std::sync::mpsc::{TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 /// How long the idle thread stays in our stop before it goes to sleep in pause(2).
 pub(super) const PARK_AFTER: Duration = Duration::from_micros(500);
+
+/// Most stops that are looked at in one round.
+const STOPS: u32 = 64;
 
 /// The same while signals keep calls from beginning.
 const UNDER_FIRE: Duration = Duration::from_millis(20);
@@ -35,12 +39,11 @@ impl Deputy {
 
     /// One round: events that are there, then work in the background, then sleep.
     fn turn(&mut self) -> Result<Option<End>> {
-        if self.thread != Thread::Halted {
-            while let Some(stop) = at("wait", self.tracee.wait(false))? {
-                self.on_stop(stop)?;
-                if self.thread == Thread::Halted {
-                    break;
-                }
+        for _ in 0..STOPS {
+            let Some((tid, stop)) = at("wait", ptrace::wait_any(false))? else { break };
+            // A thread that has just been let go may still have something to say.
+            if self.threads.has(tid) {
+                self.on_stop(tid, stop)?;
             }
         }
         if self.finished_returning()? {
@@ -85,12 +88,7 @@ impl Deputy {
                 timeout = 0;
             }
         }
-        let may_park = self.thread == Thread::Halted && self.flight.is_none() && self.returning.is_none();
-        // Under fire the next call comes first: one more signal would only put it off again.
-        let patience = if self.starved >= STARVED { UNDER_FIRE } else { PARK_AFTER };
-        if may_park {
-            timeout = timeout.min(patience.saturating_sub(self.halted_at.elapsed()).as_micros() as i64);
-        }
+        timeout = timeout.min(self.until_parking());
         // A negative descriptor is passed over by poll(2).
         let fds = [(self.children.as_raw_fd(), false), chan, (self.link.raw().unwrap_or(-1), false)];
         let ready = at("poll", poll::wait(&fds, timeout))?;
@@ -101,10 +99,29 @@ impl Deputy {
         if pushing && ready.iter().all(|r| r & 1 == 0) {
             self.push_some()?;
         }
-        // However busy the line is: only a thread that sleeps in the kernel hears signals.
-        if may_park && self.halted_at.elapsed() >= patience {
-            self.grow_stack()?;
-            self.park()?;
+        self.park_idle_threads()
+    }
+
+    /// How long an idle thread stays in our stop. Under fire the next call comes first: one more signal would only put it off again.
+    fn patience(&self, tid: i32) -> Option<Duration> {
+        let thread = &self.threads[tid];
+        let idle = thread.state == State::Halted && thread.flight.is_none() && !self.returning;
+        idle.then_some(if thread.starved >= STARVED { UNDER_FIRE } else { PARK_AFTER })
+    }
+
+    /// Microseconds until a thread is to be parked.
+    fn until_parking(&self) -> i64 {
+        let left = |tid: i32| Some(self.patience(tid)?.saturating_sub(self.threads[tid].halted_at.elapsed()));
+        self.threads.ids().into_iter().filter_map(left).min().map_or(i64::MAX, |left| left.as_micros() as i64)
+    }
+
+    /// However busy the line is: only a thread that sleeps in the kernel hears signals.
+    fn park_idle_threads(&mut self) -> Result<()> {
+        for tid in self.threads.ids() {
+            if self.patience(tid).is_some_and(|patience| self.threads[tid].halted_at.elapsed() >= patience) {
+                self.grow_stack(tid)?;
+                self.park(tid)?;
+            }
         }
         Ok(())
     }
@@ -114,19 +131,12 @@ impl Deputy {
             Up::Pull(addr, pages) => self.on_pull(addr, pages),
             Up::StackGrew(to) => self.on_stack_grew(to),
             Up::Input(addr) => {
-                if self.flight.is_some() {
-                    return Err(self.broken("input for a call that is running"));
-                }
-                if self.stack_wanted.is_some() {
-                    self.make_stack_now()?;
-                }
+                self.make_stack_now()?;
                 self.write_input(addr, &body)
             }
-            Up::Call { seq, nr, args, inputs, signals } => {
-                if self.stack_wanted.is_some() {
-                    self.make_stack_now()?;
-                }
-                self.on_call(seq, nr, args, &inputs, &body, signals)
+            Up::Call { tid, seq, nr, args, inputs, signals } => {
+                self.make_stack_now()?;
+                self.on_call(Wanted { tid, seq, nr, args }, &inputs, &body, signals)
             }
             Up::Written(runs) => self.on_written(&runs, &body),
             Up::WantHome(reason) => self.come_home_for(&said(&reason)),
@@ -134,12 +144,19 @@ impl Deputy {
                 Err(self.broken("signals that it can't have"))
             }
             Up::Undelivered => Ok(()),
-            Up::Frozen { context, signals, cpu_ns } => self.on_frozen(*context, body, signals, cpu_ns),
+            Up::Thread(tid, context) => self.on_thread(tid, *context, body),
+            Up::Frozen { timers, cpu_ns } => self.on_frozen(timers, cpu_ns),
             Up::Usage(cpu_ns, signals) => {
-                self.check_signals(signals)?;
-                self.signals_seen(signals);
+                for (tid, seen) in signals {
+                    // A thread that has ended meanwhile has seen them all.
+                    if self.threads.has(tid) {
+                        self.check_signals(tid, seen)?;
+                        self.threads[tid].signals_seen(seen);
+                    }
+                }
+                let threads = self.threads.len();
                 if let Some(a) = &mut self.abroad {
-                    a.cpu_ns = a.believable(cpu_ns);
+                    a.cpu_ns = a.believable(cpu_ns, threads);
                 }
                 Ok(())
             }
@@ -153,26 +170,39 @@ impl Deputy {
 
     /// Input for a grown stack must find that stack.
     fn make_stack_now(&mut self) -> Result<()> {
-        self.halt_idle_thread()?;
-        self.grow_stack()
-    }
-
-    /// Takes the idle thread out of its sleep; signals that come meanwhile are handled.
-    pub(super) fn halt_idle_thread(&mut self) -> Result<()> {
-        if self.thread == Thread::Parked {
-            self.halt_wanted = true;
-            at("interrupt", self.tracee.interrupt())?;
+        if self.stack_wanted.is_some()
+            && let Some(tid) = self.free_thread()?
+        {
+            self.grow_stack(tid)?;
         }
-        while self.thread == Thread::Parked {
-            if let Some(stop) = at("wait", self.tracee.wait(true))? {
-                self.on_stop(stop)?;
-            }
-        }
-        self.halt_wanted = false;
         Ok(())
     }
 
+    /// A thread that is halted, if need be taken out of its sleep; signals that come meanwhile are handled. None: all are in calls.
+    pub(super) fn free_thread(&mut self) -> Result<Option<i32>> {
+        if let Some(tid) = self.threads.halted() {
+            return Ok(Some(tid));
+        }
+        let Some(tid) = self.threads.iter().find(|t| t.state == State::Parked).map(|t| t.tracee.tid) else {
+            return Ok(None);
+        };
+        self.threads[tid].halt_wanted = true;
+        at("interrupt", self.threads[tid].tracee.interrupt())?;
+        while self.threads[tid].state == State::Parked {
+            if let Some(stop) = at("wait", self.threads[tid].tracee.wait(true))? {
+                self.on_stop(tid, stop)?;
+            }
+        }
+        self.threads[tid].halt_wanted = false;
+        Ok(Some(tid).filter(|&tid| self.threads[tid].state == State::Halted))
+    }
+
     fn on_wish(&mut self, request: u64, dest: Destination, reason: String) -> Result<()> {
+        if self.released {
+            let why = "a transfer that its last move cut in two is still being finished; try again when it is through";
+            self.move_done(request, Err(format!("process {}: {why}", self.pid)));
+            return Ok(());
+        }
         let target_name = match &dest {
             Destination::Home => self.order.node.clone(),
             Destination::Node { name, .. } => name.clone(),
@@ -241,13 +271,6 @@ impl Deputy {
             }
         }
         if self.abroad.is_none() {
-            // At home, waiting in a call: there is no guest to call back.
-            if self.returning.is_some() && wish.prepared.is_some() {
-                self.froze = Instant::now();
-                self.left.clone_from(&self.order.node);
-                let prepared = wish.prepared.take();
-                return prepared.map_or(Ok(()), |p| self.go_on_to(p));
-            }
             return Ok(());
         }
         if !wish.called {

@@ -1,9 +1,12 @@
-//! Forwarded calls: run by the deputy's own thread, with their own arguments.
+//! Forwarded calls: run by the deputy's own threads, with their own arguments.
 
+use super::birth::is_thread;
 use super::memory::View;
-use super::{Answered, Deputy, Flight, HomeError, Result, Thread, at};
+use super::thread::State;
+use super::{Answered, Deputy, Flight, HomeError, Result, at};
 use crate::layout::HOLE_BYTES;
 use crate::message::{CHUNK, Down, Span};
+use crate::restart;
 use pando_calls::{Class, Plan, Range};
 use pando_kernel::inject::{self, call};
 use pando_kernel::ptrace::Stop;
@@ -11,27 +14,31 @@ use pando_kernel::{page_ceil, page_floor};
 
 /// So many calls in a row that a signal did not let begin are too many.
 pub(super) const STARVED: u32 = 4;
+/// A call as the guest asks for it.
+pub(super) struct Wanted {
+    pub tid: i32,
+    pub seq: u64,
+    pub nr: u64,
+    pub args: [u64; 6],
+}
+
 /// Most output bytes that travel in the reply itself.
 const INLINE: u64 = 128 * 1024;
 
 impl Deputy {
     /// A call from the guest.
-    pub(super) fn on_call(
-        &mut self,
-        seq: u64,
-        nr: u64,
-        mut args: [u64; 6],
-        inputs: &[Span],
-        body: &[u8],
-        signals: u64,
-    ) -> Result<()> {
-        if self.flight.is_some() || self.returning.is_some() {
+    pub(super) fn on_call(&mut self, wanted: Wanted, inputs: &[Span], body: &[u8], signals: u64) -> Result<()> {
+        let Wanted { tid, seq, nr, mut args } = wanted;
+        if !self.threads.has(tid) || self.returning {
+            return Err(self.broken(&format!("a call of thread {tid}, which there is not")));
+        }
+        if self.threads[tid].flight.is_some() {
             return Err(self.broken("a call while another one is running"));
         }
         if Some(seq) != self.last_seq.checked_add(1) {
             return Err(self.broken(&format!("call number {seq} after {}", self.last_seq)));
         }
-        self.check_signals(signals)?;
+        self.check_signals(tid, signals)?;
         let mut rest = body;
         for &(addr, len) in inputs {
             let Some((bytes, tail)) = rest.split_at_checked(len as usize) else {
@@ -42,38 +49,46 @@ impl Deputy {
         }
         self.calls += 1;
         self.last_seq = seq;
-        self.last_reply = None;
-        self.signals_seen(signals);
-        if signals != self.signals {
-            self.starved = self.starved.saturating_add(1);
+        let thread = &mut self.threads[tid];
+        thread.last_reply = None;
+        thread.signals_seen(signals);
+        if signals != thread.signals {
+            thread.starved = thread.starved.saturating_add(1);
             // A signal is on its way to the guest: its handler runs first, then the call is made again.
-            return self.tell(&Down::Interrupted { seq, code: -513 }, &[]);
+            return self.tell(&Down::Interrupted { seq, code: restart::NOINTR }, &[]);
         }
-        // It has run since it got the last signal, so that has been delivered.
-        self.spent.clear();
         let mut done_before = 0;
-        if let Some((cut_nr, cut_args, done)) = self.cut_short
+        if let Some((cut_nr, cut_args, done)) = thread.cut_short
             && (cut_nr, cut_args) == (nr, args)
         {
-            self.cut_short = None;
+            thread.cut_short = None;
             args[1] += done;
             args[2] -= done;
             done_before = done;
         }
-        if let Some(error) = self.forbidden(nr, &args)? {
+        // Nothing is on its way to anyone: all have run since they got their last signals, so those have been delivered.
+        if self.threads.iter().all(|t| t.sent.is_empty()) {
+            self.spent.clear();
+        }
+        if let Some(error) = self.forbidden(tid, nr, &args)? {
             return self.tell(&Down::Reply { seq, ret: error, outputs: Vec::new() }, &[]);
         }
-        let outputs_max = self.outputs_max(nr, args);
-        self.flight = Some(Flight { seq, nr, args, outputs_max, begun: false, disturbed: false, done_before });
-        self.begin()
+        let outputs_max = self.outputs_max(tid, nr, args);
+        let flight = Flight { seq, nr, args, outputs_max, begun: false, disturbed: false, done_before };
+        self.threads[tid].flight = Some(flight);
+        self.begin(tid)
     }
 
     /// What a guest may not have done: calls that never come from an honest one, and anything that touches our pages.
-    fn forbidden(&self, nr: u64, args: &[u64; 6]) -> Result<Option<i64>> {
+    fn forbidden(&self, tid: i32, nr: u64, args: &[u64; 6]) -> Result<Option<i64>> {
         let clear = |start: u64, len: u64| start.saturating_add(len) <= self.hole || start >= self.hole + HOLE_BYTES;
         let not_forwarded = || self.broken(&format!("{}, which must not be forwarded", pando_calls::name(nr)));
         match pando_calls::class(nr, args) {
             Class::Home(_) | Class::Native | Class::CpuTimer => Err(not_forwarded()),
+            Class::Birth if nr == libc::SYS_clone as u64 && is_thread(args[0]) => Ok(None),
+            Class::Birth => Err(not_forwarded()),
+            // The first thread outlives the others, or all of it is at home.
+            _ if nr == libc::SYS_exit as u64 && tid == self.pid && self.threads.len() > 1 => Err(not_forwarded()),
             // The guest's kernel's business (docs/engine.md, Signals).
             Class::Both if nr == libc::SYS_sigaltstack as u64 => Err(not_forwarded()),
             Class::Memory => {
@@ -93,45 +108,52 @@ impl Deputy {
         }
     }
 
-    /// Starts the waiting call, or sees to it that the thread becomes free for it.
-    pub(super) fn begin(&mut self) -> Result<()> {
-        match self.thread {
-            Thread::Halted => {
-                self.grow_stack()?;
-                let Some(flight) = &mut self.flight else { return Ok(()) };
+    /// Starts the waiting call of a thread, or sees to it that the thread becomes free for it.
+    pub(super) fn begin(&mut self, tid: i32) -> Result<()> {
+        match self.threads[tid].state {
+            State::Halted => {
+                self.grow_stack(tid)?;
+                let thread = &mut self.threads[tid];
+                let Some(flight) = &mut thread.flight else { return Ok(()) };
                 flight.begun = true;
                 let wanted = inject::Call { nr: flight.nr, args: flight.args };
-                if self.starved >= STARVED {
-                    self.enter_under_fire(&wanted)?;
-                } else {
-                    self.run_in_deputy(&wanted)?;
+                if wanted.nr == libc::SYS_clone as u64 {
+                    return self.bear(tid);
                 }
-                self.thread = Thread::InCall;
-                self.watch_briefly()
+                if thread.starved >= STARVED {
+                    self.enter_under_fire(tid, &wanted)?;
+                } else {
+                    self.run_in_deputy(tid, &wanted)?;
+                }
+                self.threads[tid].state = State::InCall;
+                self.watch_briefly(tid)
             }
             // Its stop (PTRACE_EVENT_STOP) begins the call.
-            Thread::Parked => at("interrupt", self.tracee.interrupt()),
-            Thread::InCall | Thread::JobStopped => Ok(()),
+            State::Parked => at("interrupt", self.threads[tid].tracee.interrupt()),
+            State::InCall | State::JobStopped => Ok(()),
         }
     }
 
     /// Lets the halted thread run a call that may block; the int3 behind it reports the end.
-    pub(super) fn run_in_deputy(&mut self, wanted: &inject::Call) -> Result<()> {
-        let regs = inject::registers_for(&self.base, self.hole + inject::SINGLE, wanted);
-        at("registers", self.tracee.set_registers(&regs))?;
-        at("continue", self.tracee.cont(0))
+    pub(super) fn run_in_deputy(&mut self, tid: i32, wanted: &inject::Call) -> Result<()> {
+        let thread = &self.threads[tid];
+        let regs = inject::registers_for(&thread.base, self.hole + inject::SINGLE, wanted);
+        at("registers", thread.tracee.set_registers(&regs))?;
+        at("continue", thread.tracee.cont(0))
     }
 
     /// Signals come faster than calls can begin (a timer of microseconds). The call is entered with signals held back, and they are let
     /// in there: a call that would wait is broken off by them, any other one is made, as it would be at home.
-    fn enter_under_fire(&mut self, wanted: &inject::Call) -> Result<()> {
-        let mask = at("mask", self.tracee.signal_mask())?;
-        at("mask", self.tracee.set_signal_mask(inject::QUIET))?;
-        let regs = inject::registers_for(&self.base, self.hole + inject::SINGLE, wanted);
-        at("registers", self.tracee.set_registers(&regs))?;
+    fn enter_under_fire(&mut self, tid: i32, wanted: &inject::Call) -> Result<()> {
+        let thread = &self.threads[tid];
+        let tracee = thread.tracee;
+        let mask = at("mask", tracee.signal_mask())?;
+        at("mask", tracee.set_signal_mask(inject::QUIET))?;
+        let regs = inject::registers_for(&thread.base, self.hole + inject::SINGLE, wanted);
+        at("registers", tracee.set_registers(&regs))?;
         loop {
-            at("enter", self.tracee.to_system_call())?;
-            match at("wait", self.tracee.wait(true))? {
+            at("enter", tracee.to_system_call())?;
+            match at("wait", tracee.wait(true))? {
                 Some(Stop::Signal(libc::SIGTRAP)) => break,
                 Some(Stop::Signal(libc::SIGSTOP)) => {
                     at("stop again", pando_kernel::signal::kill(self.pid, libc::SIGSTOP))?
@@ -140,15 +162,16 @@ impl Deputy {
                 _ => {}
             }
         }
-        at("mask", self.tracee.set_signal_mask(mask))?;
-        at("continue", self.tracee.cont(0))
+        at("mask", tracee.set_signal_mask(mask))?;
+        at("continue", tracee.cont(0))
     }
 
     /// Most calls take microseconds: look for their end before going to sleep.
-    fn watch_briefly(&mut self) -> Result<()> {
+    fn watch_briefly(&mut self, tid: i32) -> Result<()> {
+        let tracee = self.threads[tid].tracee;
         for _ in 0..24 {
-            if let Some(stop) = at("wait", self.tracee.wait(false))? {
-                return self.on_stop(stop);
+            if let Some(stop) = at("wait", tracee.wait(false))? {
+                return self.on_stop(tid, stop);
             }
             std::thread::yield_now();
         }
@@ -156,54 +179,50 @@ impl Deputy {
     }
 
     /// The thread waits in pause(2) until there is work or a signal.
-    pub(super) fn park(&mut self) -> Result<()> {
-        self.run_in_deputy(&call(libc::SYS_pause, &[]))?;
-        self.thread = Thread::Parked;
+    pub(super) fn park(&mut self, tid: i32) -> Result<()> {
+        self.run_in_deputy(tid, &call(libc::SYS_pause, &[]))?;
+        self.threads[tid].state = State::Parked;
         Ok(())
     }
 
     /// The call in flight has returned.
-    pub(super) fn call_done(&mut self, mut ret: i64) -> Result<()> {
-        self.halt();
-        self.starved = 0;
-        self.reset_handlers()?;
-        let Some(mut flight) = self.flight.take() else { return Ok(()) };
+    pub(super) fn call_done(&mut self, tid: i32, mut ret: i64) -> Result<()> {
+        self.threads[tid].halt();
+        self.threads[tid].starved = 0;
+        self.reset_handlers(tid)?;
+        let Some(mut flight) = self.threads[tid].flight.take() else { return Ok(()) };
         if flight.disturbed && ret == -i64::from(libc::EINTR) && pando_calls::gives_eintr_by_itself(flight.nr) {
             flight.disturbed = false;
-            self.flight = Some(flight);
-            return self.begin();
+            self.threads[tid].flight = Some(flight);
+            return self.begin(tid);
         }
         if flight.done_before > 0 {
             ret = flight.done_before as i64 + ret.max(0);
         }
-        let outputs = self.outputs(&flight, ret);
-        if !self.held.is_empty() {
-            self.apply_held();
-            for (addr, bytes) in &outputs {
-                self.memory.write(*addr, bytes);
-            }
-        }
+        let outputs = self.outputs(tid, &flight, ret);
+        self.put_over_held(&outputs);
+        self.apply_held();
         self.note_effects(&flight, ret);
         if flight.nr != libc::SYS_restart_syscall as u64 {
-            self.restart = None;
+            self.threads[tid].restart = None;
         }
-        if self.returning.is_some() {
-            return self.call_ended_at_home(Some(ret), None);
+        if self.returning {
+            return self.call_ended_at_home(tid, Some(ret), None);
         }
-        self.reply(&flight, ret, outputs)
+        self.reply(tid, &flight, ret, outputs)
     }
 
     /// What a call may write. Asked before it is made: the kernel may write a length that is larger than the buffer.
-    pub(super) fn outputs_max(&self, nr: u64, args: [u64; 6]) -> Vec<Range> {
-        let (nr, args) = self.real_call(nr, args);
+    pub(super) fn outputs_max(&self, tid: i32, nr: u64, args: [u64; 6]) -> Vec<Range> {
+        let (nr, args) = self.threads[tid].real_call(nr, args);
         match pando_calls::plan(nr, &args, &mut View(&self.memory)) {
             Plan::Forward { outputs_max, .. } => outputs_max,
             _ => Vec::new(),
         }
     }
 
-    fn outputs(&self, flight: &Flight, ret: i64) -> Vec<(u64, Vec<u8>)> {
-        let (nr, args) = self.real_call(flight.nr, flight.args);
+    fn outputs(&self, tid: i32, flight: &Flight, ret: i64) -> Vec<(u64, Vec<u8>)> {
+        let (nr, args) = self.threads[tid].real_call(flight.nr, flight.args);
         if matches!(pando_calls::class(nr, &args), Class::Memory) {
             return Vec::new();
         }
@@ -218,7 +237,7 @@ impl Deputy {
         out
     }
 
-    fn reply(&mut self, flight: &Flight, ret: i64, outputs: Vec<(u64, Vec<u8>)>) -> Result<()> {
+    pub(super) fn reply(&mut self, tid: i32, flight: &Flight, ret: i64, outputs: Vec<(u64, Vec<u8>)>) -> Result<()> {
         let total: u64 = outputs.iter().map(|o| o.1.len() as u64).sum();
         if total > INLINE {
             for (addr, bytes) in &outputs {
@@ -230,7 +249,7 @@ impl Deputy {
             let parts: Vec<&[u8]> = outputs.iter().map(|(_, b)| b.as_slice()).collect();
             self.tell(&Down::Reply { seq: flight.seq, ret, outputs: spans }, &parts)?;
         }
-        self.last_reply = Some(Answered { seq: flight.seq, ret, broken_off: false, outputs });
+        self.threads[tid].last_reply = Some(Answered { seq: flight.seq, ret, broken_off: false, outputs });
         Ok(())
     }
 
@@ -247,36 +266,32 @@ impl Deputy {
         Ok(())
     }
 
-    /// A signal with a handler broke the call off.
-    pub(super) fn call_interrupted(&mut self, code: i64) -> Result<()> {
-        if self.flight.as_ref().is_some_and(|f| f.done_before > 0) {
+    /// A signal with a handler broke the call off, or the process goes home.
+    pub(super) fn call_interrupted(&mut self, tid: i32, code: i64) -> Result<()> {
+        if self.threads[tid].flight.as_ref().is_some_and(|f| f.done_before > 0) {
             // Part of it has been transferred: the call ends with that, as the kernel would have it.
-            return self.call_done(code);
+            return self.call_done(tid, code);
         }
-        self.halt();
-        let Some(flight) = self.flight.take() else { return Ok(()) };
-        let code = if flight.begun { code } else { -513 };
-        self.starved = if code == -513 { self.starved + 1 } else { 0 };
-        if code == -516 && flight.nr != libc::SYS_restart_syscall as u64 {
-            self.restart = Some((flight.nr, flight.args));
+        let thread = &mut self.threads[tid];
+        thread.halt();
+        let Some(flight) = thread.flight.take() else { return Ok(()) };
+        let code = if flight.begun { code } else { restart::NOINTR };
+        thread.starved = if code == restart::NOINTR { thread.starved + 1 } else { 0 };
+        if code == restart::BLOCK && flight.nr != libc::SYS_restart_syscall as u64 {
+            thread.restart = Some((flight.nr, flight.args));
         }
-        let outputs = if flight.begun { self.outputs(&flight, code) } else { Vec::new() };
+        let outputs = if flight.begun { self.outputs(tid, &flight, code) } else { Vec::new() };
+        self.put_over_held(&outputs);
         self.apply_held();
+        if self.returning {
+            return self.call_ended_at_home(tid, None, Some(code));
+        }
         for (addr, bytes) in &outputs {
-            self.memory.write(*addr, bytes);
             self.send_output(*addr, bytes)?;
         }
-        if self.returning.is_some() {
-            return self.call_ended_at_home(None, Some(code));
-        }
         self.tell(&Down::Interrupted { seq: flight.seq, code }, &[])?;
-        self.last_reply = Some(Answered { seq: flight.seq, ret: code, broken_off: true, outputs });
+        self.threads[tid].last_reply = Some(Answered { seq: flight.seq, ret: code, broken_off: true, outputs });
         Ok(())
-    }
-
-    pub(super) fn halt(&mut self) {
-        self.thread = Thread::Halted;
-        self.halted_at = std::time::Instant::now();
     }
 
     /// What a call changed that the engine must know.

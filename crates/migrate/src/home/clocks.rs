@@ -12,7 +12,8 @@ const SEARCHED: u64 = 64 * 1024;
 
 impl Deputy {
     /// The vDSO's code is in the middle of reading this kernel's clock data: let it finish, instruction by instruction.
-    pub(super) fn step_out(&self, registers: Registers, maps: &[Mapping]) -> Result<Registers> {
+    pub(super) fn step_out(&self, tid: i32, registers: Registers, maps: &[Mapping]) -> Result<Registers> {
+        let tracee = self.threads[tid].tracee;
         let mut now = registers;
         let Some(vdso) = maps.iter().find(|m| m.name == "[vdso]") else { return Ok(now) };
         for _ in 0..MAX_STEPS {
@@ -20,10 +21,10 @@ impl Deputy {
             if !(vdso.start..vdso.end).contains(&now.rip) || (now.orig_rax as i64) >= 0 || at_call {
                 break;
             }
-            at("step", self.tracee.step(0))?;
-            match at("wait", self.tracee.wait(true))? {
+            at("step", tracee.step(0))?;
+            match at("wait", tracee.wait(true))? {
                 Some(Stop::Gone(status)) => return Err(HomeError::Ended(status)),
-                Some(_) => now = at("registers", self.tracee.registers())?,
+                Some(_) => now = at("registers", tracee.registers())?,
                 None => {}
             }
         }

@@ -2,37 +2,42 @@
 
 use super::offer::{areas_of, holds, target_request};
 use super::target::Prepared;
-use super::{Deputy, Flight, HomeError, Result, Thread, at, describe, target};
+use super::thread::{DeputyThread, Threads};
+use super::{Deputy, HomeError, Result, at, describe, target};
 use crate::control::{DeputyOrder, MoveRecord};
 use crate::inspect;
 use crate::layout::{HOLE_BYTES, SCRATCH, TABLE, choose_hole};
 use crate::link::Link;
-use crate::message::{Area, Context};
+use crate::message::{Area, Context, CpuTimers, MAX_THREADS};
+use crate::restart;
 use pando_kernel::inject::{self, Call, call};
 use pando_kernel::memory::ProcessMemory;
 use pando_kernel::pagemap::Pagemap;
 use pando_kernel::procfs::{self, Mapping};
-use pando_kernel::ptrace::{self, Registers, Stop, Tracee};
+use pando_kernel::ptrace::{self, Registers, Stop};
 use pando_kernel::signal::SigInfo;
 use pando_kernel::{PAGE, poll, signal, vdso};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 /// Signals from this number on queue.
 const FIRST_REAL_TIME: i32 = 32;
+/// A signal that was due and does not come within this time has gone to another thread.
+const TAKEN_BY_ANOTHER: Duration = Duration::from_millis(20);
+/// prctl(2).
+const PR_GET_TID_ADDRESS: u64 = 40;
 /// Most signals that are taken at the stop.
 const STORM: usize = 1000;
 
-/// What the freeze found.
-pub(super) struct Frozen {
-    pub context: Context,
-    pub xstate: Vec<u8>,
-    pub registers: Registers,
-    /// With which it would go on if nobody did anything more.
-    pub original: Registers,
-    pub areas: Vec<Area>,
-    pub altstack: Vec<u8>,
+/// Signals that threads were about to get when they were stopped.
+type Caught = BTreeMap<i32, Vec<SigInfo>>;
+
+/// A thread as the stop found it.
+struct Stopped {
+    tid: i32,
+    registers: Registers,
+    mask: u64,
 }
 
 type Failed = Box<(DeputyOrder, Link, HomeError)>;
@@ -66,8 +71,8 @@ pub(super) fn first_move(order: DeputyOrder, mut link: Link, begun: Instant) -> 
             deputy.move_done(request, Ok(record));
             Ok(deputy)
         }
-        Err(e) if deputy.returning.is_some() => {
-            // At home, but its thread is busy with the rest of a transfer: the helper lets go of it as after any way home.
+        Err(e) if deputy.returning => {
+            // At home, but a thread is busy with the rest of a transfer: the helper lets go of it as after any way home.
             deputy.hello();
             deputy.set_phase("home");
             deputy.move_done(request, Err(e.to_string()));
@@ -124,59 +129,42 @@ fn prepare_first(order: &DeputyOrder) -> Result<(Prepared, u64, i32)> {
 impl Deputy {
     fn open(order: &DeputyOrder, pid: i32, hole: u64) -> Result<Deputy> {
         let (uid, command) = describe(pid);
-        let tracee = Tracee { pid };
         let now = Instant::now();
         let not_permitted = |e: std::io::Error| HomeError::Refused(format!("process {pid} may not be traced: {e}"));
         let memory = ProcessMemory::open(pid).map_err(not_permitted)?;
         let pagemap = Pagemap::open(pid).map_err(not_permitted)?;
-        // SAFETY: all-zero registers are valid; they are replaced at the freeze.
-        let base: Registers = ptrace::from_words(&[0; ptrace::REGISTER_WORDS]).unwrap_or_else(|| unreachable!());
         Ok(Deputy {
             order: order.clone(),
             link: Link::new(""),
             pid,
             uid,
             command,
-            tracee,
+            threads: Threads::default(),
             memory,
             pagemap,
             children: at("signalfd", signal::child_signal_fd())?,
             link_ready: true,
             hole,
             syscall_ip: 0,
-            thread: Thread::Halted,
-            before_stop: Thread::Halted,
-            base,
             handlers: BTreeMap::new(),
             ignored: 0,
             reset_wanted: Vec::new(),
             spent: BTreeMap::new(),
             arriving: Vec::new(),
-            rseq: (0, 0, 0),
             abroad: None,
-            flight: None,
-            starved: 0,
-            last_reply: None,
-            restart: None,
-            cut_short: None,
             held: BTreeMap::new(),
-            signals: 0,
-            sent: VecDeque::new(),
             stack_wanted: None,
             stack_low: 0,
-            halt_wanted: false,
             brk: 0,
-            armed: [false; 2],
+            timers: CpuTimers::default(),
             wish: None,
-            returning: None,
-            returning_xstate: Vec::new(),
+            returning: false,
+            released: false,
             froze: now,
             thawed: Duration::ZERO,
             left: String::new(),
-            altstack: Vec::new(),
             frozen_bytes: 0,
             epoch: 1,
-            halted_at: now,
             calls: 0,
             last_seq: 0,
             pulled: 0,
@@ -189,49 +177,90 @@ impl Deputy {
 
     /// Freezes the process, starts the guest, commits. Any error leaves the process running at home.
     fn freeze_and_start(&mut self, prepared: Prepared) -> Result<Duration> {
-        let early = if prepared.post_copy { None } else { Some(()) };
         self.froze = Instant::now();
-        self.tracee.seize(0).map_err(|e| HomeError::Refused(format!("process {} may not be traced: {e}", self.pid)))?;
-        let mut held = Vec::new();
-        let stopped = self.stop(&mut held);
-        let frozen = match stopped.and_then(|()| self.read_all(&mut held)) {
-            Ok(frozen) => frozen,
+        let mut caught = Caught::new();
+        let areas = match self.stop_all(&mut caught).and_then(|()| self.read_all(&mut caught)) {
+            Ok(areas) => areas,
             Err(e) => {
-                // Taken out of its queue and not delivered. A fault happens again by itself.
-                for info in held.iter().filter(|i| !signal::is_fault(i) || signal::number(i) == libc::SIGTRAP) {
-                    let _ = signal::send_again(self.pid, info);
-                }
-                let _ = self.tracee.detach(0);
+                self.let_all_go(&caught);
                 return Err(e);
             }
         };
         holds(&self.order).at("freeze");
-        let copy_all = early.is_some();
-        match self.start_at(prepared, &frozen, copy_all) {
+        match self.start_at(prepared, &areas) {
             Ok(()) => Ok(self.thawed),
             Err(e) => {
                 // A process that was killed meanwhile: that is what to say.
-                if let Ok(Some(Stop::Gone(status))) = self.tracee.wait(false) {
+                if let Ok(Some(Stop::Gone(status))) = self.threads[self.pid].tracee.wait(false) {
                     return Err(HomeError::Ended(status));
                 }
-                self.undo(&frozen)?;
+                self.undo()?;
                 Err(e)
             }
         }
     }
 
-    /// Stops the process; signals that it was about to get are kept.
-    fn stop(&mut self, held: &mut Vec<SigInfo>) -> Result<()> {
-        at("interrupt", self.tracee.interrupt())?;
-        let limit = Duration::from_millis(self.order.limits.freeze_ms);
-        let begun = Instant::now();
+    /// Nothing but stopping has happened to the threads.
+    fn let_all_go(&self, caught: &Caught) {
+        for (&tid, infos) in caught {
+            // Taken out of its queue and not delivered. A fault happens again by itself.
+            for info in infos.iter().filter(|i| !signal::is_fault(i) || signal::number(i) == libc::SIGTRAP) {
+                let _ = signal::send_again(self.pid, tid, info);
+            }
+        }
+        for thread in self.threads.iter() {
+            let _ = thread.tracee.detach(0);
+        }
+    }
+
+    /// Stops all threads, those too that appear meanwhile; signals that they were about to get are kept.
+    fn stop_all(&mut self, caught: &mut Caught) -> Result<()> {
+        let limit = Instant::now() + Duration::from_millis(self.order.limits.freeze_ms);
         loop {
-            match at("wait", self.tracee.wait(false))? {
+            let all = at("its threads", procfs::threads(self.pid))?;
+            let fresh: Vec<i32> = all.into_iter().filter(|&tid| !self.threads.has(tid)).collect();
+            if fresh.is_empty() {
+                return check_owner(&self.order);
+            }
+            for &tid in &fresh {
+                self.seize(tid)?;
+            }
+            for tid in fresh.into_iter().filter(|&tid| self.threads.has(tid)).collect::<Vec<_>>() {
+                if !self.stop(tid, caught.entry(tid).or_default(), limit)? {
+                    self.threads.remove(tid);
+                    caught.remove(&tid);
+                }
+            }
+            if self.threads.len() > MAX_THREADS {
+                let why = format!("process {} has more than {MAX_THREADS} threads", self.pid);
+                return Err(HomeError::Refused(why));
+            }
+        }
+    }
+
+    /// Begins to trace a thread and asks it to stop; one that has just ended is passed over.
+    fn seize(&mut self, tid: i32) -> Result<()> {
+        let thread = DeputyThread::new(tid, no_registers());
+        match thread.tracee.seize(0).and_then(|()| thread.tracee.interrupt()) {
+            Ok(()) => self.threads.insert(thread),
+            Err(_) if tid != self.pid && procfs::status(tid).map_or(true, |s| matches!(s.state, 'Z' | 'X')) => {}
+            Err(e) => return Err(HomeError::Refused(format!("process {} may not be traced: {e}", self.pid))),
+        }
+        Ok(())
+    }
+
+    /// Waits for a thread to stop. False: it has ended, and others go on.
+    fn stop(&self, tid: i32, caught: &mut Vec<SigInfo>, limit: Instant) -> Result<bool> {
+        let tracee = self.threads[tid].tracee;
+        let mut resumed: Option<Instant> = None;
+        loop {
+            match at("wait", tracee.wait(false))? {
                 Some(Stop::Event(libc::SIGTRAP)) => {
-                    if !self.signal_is_due()? {
-                        break;
+                    if !signal_is_due(tid)? {
+                        return Ok(true);
                     }
-                    at("continue", self.tracee.cont(0))?;
+                    at("continue", tracee.cont(0))?;
+                    resumed = Some(Instant::now());
                 }
                 Some(Stop::Event(_)) => {
                     let advice = format!("let it go on first: fg in its shell, or kill -CONT {}", self.pid);
@@ -239,52 +268,62 @@ impl Deputy {
                 }
                 Some(Stop::Signal(number)) => {
                     // Ordinary signals do not queue: a second one before the first was delivered is the same.
-                    let known = number < FIRST_REAL_TIME && held.iter().any(|i| signal::number(i) == number);
+                    let known = number < FIRST_REAL_TIME && caught.iter().any(|i| signal::number(i) == number);
                     if !known {
-                        held.push(at("siginfo", self.tracee.siginfo())?);
+                        caught.push(at("siginfo", tracee.siginfo())?);
                     }
                     // In a storm there is always another.
-                    if held.len() > STORM || known || !self.signal_is_due()? {
-                        break;
+                    if caught.len() > STORM || known || !signal_is_due(tid)? {
+                        return Ok(true);
                     }
-                    at("continue", self.tracee.cont(0))?;
+                    at("continue", tracee.cont(0))?;
+                    resumed = Some(Instant::now());
                 }
+                Some(Stop::Gone(_)) if tid != self.pid => return Ok(false),
                 Some(Stop::Gone(status)) => return Err(HomeError::Ended(status)),
-                Some(Stop::Other(_)) => at("continue", self.tracee.cont(0))?,
-                None if begun.elapsed() > limit => {
+                Some(Stop::Other(_)) => at("continue", tracee.cont(0))?,
+                None if Instant::now() > limit => {
                     let why = "it waits in the kernel and can't be stopped (a child in vfork, or a device)";
                     return Err(HomeError::Refused(format!("process {}: {why}; try again later", self.pid)));
                 }
                 None => {
                     let _ = poll::wait(&[(self.children.as_raw_fd(), false)], 5_000);
                     poll::drain(self.children.as_raw_fd());
+                    if resumed.is_some_and(|r| r.elapsed() > TAKEN_BY_ANOTHER) {
+                        resumed = None;
+                        at("interrupt", tracee.interrupt())?;
+                    }
                 }
             }
         }
-        check_owner(&self.order)
-    }
-
-    /// Signals that wait are taken before the freeze, all of them: abroad the program would run on before their handlers.
-    fn signal_is_due(&self) -> Result<bool> {
-        let status = at("status", procfs::status(self.pid))?;
-        Ok(status.pending & !status.blocked != 0)
     }
 
     /// Reads everything but memory; sets up the hole. Leaves the registers as they were.
-    fn read_all(&mut self, held: &mut Vec<SigInfo>) -> Result<Frozen> {
-        let registers = at("registers", self.tracee.registers())?;
-        let mask = at("mask", self.tracee.signal_mask())?;
-        let found = self.read_rest(registers, mask, held);
+    fn read_all(&mut self, caught: &mut Caught) -> Result<Vec<Area>> {
+        let mut stopped = Vec::new();
+        for t in self.threads.iter() {
+            let registers = at("registers", t.tracee.registers())?;
+            stopped.push(Stopped { tid: t.tracee.tid, registers, mask: at("mask", t.tracee.signal_mask())? });
+        }
+        let mut originals: BTreeMap<i32, Registers> = stopped.iter().map(|s| (s.tid, s.registers)).collect();
+        let found = self.read_rest(&stopped, caught, &mut originals);
         // Should this helper be killed, the kernel lets the process go on from here: nothing must have happened to it. The registers
         // come last, since until then it can't go on at all.
-        let registers = found.as_ref().map_or(registers, |f| f.original);
-        at("mask", self.tracee.set_signal_mask(mask))?;
-        at("registers", self.tracee.set_registers(&registers))?;
+        for s in &stopped {
+            at("mask", self.threads[s.tid].tracee.set_signal_mask(s.mask))?;
+        }
+        for (&tid, registers) in &originals {
+            at("registers", self.threads[tid].tracee.set_registers(registers))?;
+        }
         found
     }
 
-    fn read_rest(&mut self, registers: Registers, mask: u64, held: &mut Vec<SigInfo>) -> Result<Frozen> {
-        let xstate = at("extended state", self.tracee.xstate())?;
+    fn read_rest(
+        &mut self,
+        stopped: &[Stopped],
+        caught: &mut Caught,
+        originals: &mut BTreeMap<i32, Registers>,
+    ) -> Result<Vec<Area>> {
         let status = at("status", procfs::status(self.pid))?;
         let maps = at("its map", procfs::maps(self.pid))?;
         let mut traced = status.clone();
@@ -297,43 +336,75 @@ impl Deputy {
             obstacles.extend(inspect::of_memory(self.pid, &maps));
         }
         refuse(&self.order, &obstacles)?;
-        self.base = registers;
         self.memory = at("memory", ProcessMemory::open(self.pid))?;
         self.pagemap = at("pagemap", Pagemap::open(self.pid))?;
-        let rseq = self.tracee.rseq();
-        self.rseq = (rseq.pointer, rseq.size, rseq.signature);
         self.ignored = status.ignored;
         self.stack_low = maps.iter().find(|m| m.name == "[stack]").map_or(0, |m| m.start);
-        self.no_frame_in_an_entry(&registers, &maps, &status)?;
         self.find_call(&maps)?;
-        at("mask", self.tracee.set_signal_mask(inject::QUIET))?;
-        let mut registers = self.step_out(registers, &maps)?;
+        for s in stopped {
+            self.threads[s.tid].base = s.registers;
+            self.no_frame_in_an_entry(&s.registers, &maps, &status)?;
+        }
+        let mut xstates = Vec::new();
+        for s in stopped {
+            xstates.push(at("extended state", self.threads[s.tid].tracee.xstate())?);
+            self.clear_of_special_code(s.tid, s.registers, &maps)?;
+        }
+        let registers: Vec<Registers> = stopped.iter().map(|s| self.threads[s.tid].base).collect();
+        for t in self.threads.iter_mut() {
+            // Not on the program's stacks: sigaltstack(2) refuses to change the one that the stack pointer is in.
+            t.base.rsp = self.hole + HOLE_BYTES - 64;
+        }
+        self.dig_hole()?;
+        self.read_kernel_state(&status)?;
+        for ((s, registers), xstate) in stopped.iter().zip(registers).zip(xstates) {
+            let signals = caught.remove(&s.tid).unwrap_or_default();
+            let original = self.read_thread(s, registers, xstate, signals, &status)?;
+            originals.insert(s.tid, original);
+        }
+        Ok(areas_of(&maps, self.hole))
+    }
+
+    /// Gets a stopped thread out of code that only this machine's kernel understands; its registers are its `base` then.
+    fn clear_of_special_code(&mut self, tid: i32, registers: Registers, maps: &[Mapping]) -> Result<()> {
+        at("mask", self.threads[tid].tracee.set_signal_mask(inject::QUIET))?;
+        let mut registers = self.step_out(tid, registers, maps)?;
         // Before anything is run in it: the kernel forgets the sequence when it goes on elsewhere.
         if (registers.orig_rax as i64) < 0 {
-            self.leave_rseq(&mut registers);
+            restart::leave_rseq(&self.memory, self.threads[tid].tracee.rseq().pointer, &mut registers);
         }
-        self.base = registers;
-        // Not on the program's stacks: sigaltstack(2) refuses to change the one that the stack pointer is in.
-        self.base.rsp = self.hole + HOLE_BYTES - 64;
-        self.dig_hole()?;
-        let (altstack, timers) = self.read_kernel_state(&status)?;
-        self.altstack.clone_from(&altstack);
-        let signalled = held.iter().any(|i| status.caught & signal::bit(signal::number(i)) != 0);
+        self.threads[tid].base = registers;
+        Ok(())
+    }
+
+    /// The context of one thread. Returns the registers with which it would go on if nobody did anything more.
+    fn read_thread(
+        &mut self,
+        stopped: &Stopped,
+        registers: Registers,
+        xstate: Vec<u8>,
+        caught: Vec<SigInfo>,
+        process: &procfs::Status,
+    ) -> Result<Registers> {
+        let tid = stopped.tid;
+        let rseq = self.threads[tid].tracee.rseq();
         let mut context = Context {
-            registers: Vec::new(),
             xstate: xstate.len() as u32,
-            mask,
-            rseq: self.rseq,
-            altstack: altstack.clone(),
-            timers,
-            in_call: None,
-            undelivered: held.drain(..).map(|i| i.to_vec()).collect(),
+            mask: stopped.mask,
+            rseq: (rseq.pointer, rseq.size, rseq.signature),
+            ..Context::default()
         };
-        let regs = self.as_if_undisturbed(registers, &status, mask, signalled);
-        // A transfer that was cut short is a short one for a process that goes on without us.
-        let original = if self.cut_short.is_some() { registers } else { regs };
+        self.read_thread_state(tid, &mut context)?;
+        let signalled = caught.iter().any(|i| process.caught & signal::bit(signal::number(i)) != 0);
+        context.undelivered = caught.iter().map(|i| i.to_vec()).collect();
+        let pending = at("status", procfs::status(tid))?.pending;
+        let quiet = pending & !stopped.mask == 0 && !signalled;
+        let regs = self.as_if_undisturbed(tid, registers, quiet);
         context.registers = ptrace::to_words(&regs);
-        Ok(Frozen { context, xstate, registers: regs, original, areas: areas_of(&maps, self.hole), altstack })
+        let thread = &mut self.threads[tid];
+        (thread.context, thread.xstate) = (Some(Box::new(context)), xstate);
+        // A transfer that was cut short is a short one for a process that goes on without us.
+        Ok(if thread.cut_short.is_some() { registers } else { regs })
     }
 
     /// A system call instruction that the process has already.
@@ -352,7 +423,8 @@ impl Deputy {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
         let rw = (libc::PROT_READ | libc::PROT_WRITE) as u64;
         let rx = (libc::PROT_READ | libc::PROT_EXEC) as u64;
-        let step = |c: Call| -> Result<i64> { Ok(inject::step_call(self.tracee, &self.base, self.syscall_ip, &c)?) };
+        let first = &self.threads[self.pid];
+        let step = |c: Call| -> Result<i64> { Ok(inject::step_call(first.tracee, &first.base, self.syscall_ip, &c)?) };
         let got = step(call(libc::SYS_mmap, &[self.hole, HOLE_BYTES, rw, flags as u64, u64::MAX, 0]))?;
         if got != self.hole as i64 {
             let why = std::io::Error::from_raw_os_error(-got as i32);
@@ -365,17 +437,28 @@ impl Deputy {
         Ok(())
     }
 
-    /// Runs calls in the halted deputy with its signals blocked. Registers are left changed.
-    pub(super) fn inject(&self, calls: &[Call]) -> Result<Vec<i64>> {
-        Ok(inject::table_calls(self.tracee, &self.memory, &self.base, self.hole, self.hole + TABLE, calls)?)
+    /// Runs calls in a halted thread of the deputy with its signals blocked. Its registers are left changed.
+    pub(super) fn inject(&self, tid: i32, calls: &[Call]) -> Result<Vec<i64>> {
+        let thread = &self.threads[tid];
+        let (code, table) = (self.hole, self.hole + TABLE);
+        Ok(inject::table_calls(thread.tracee, &self.memory, &thread.base, code, table, calls)?)
     }
 
-    /// Handlers, alternative stack, break, CPU timers.
-    fn read_kernel_state(&mut self, status: &procfs::Status) -> Result<(Vec<u8>, [[u64; 4]; 2])> {
+    /// As `inject`, in a thread whose signals are not blocked yet.
+    pub(super) fn inject_quietly(&self, tid: i32, calls: &[Call]) -> Result<Vec<i64>> {
+        let tracee = self.threads[tid].tracee;
+        let mask = at("mask", tracee.signal_mask())?;
+        at("mask", tracee.set_signal_mask(inject::QUIET))?;
+        let results = self.inject(tid, calls);
+        at("mask", tracee.set_signal_mask(mask))?;
+        results
+    }
+
+    /// What all threads have in common: handlers, break, CPU timers.
+    fn read_kernel_state(&mut self, status: &procfs::Status) -> Result<()> {
         let scratch = self.hole + SCRATCH;
         let mut calls = vec![
             call(libc::SYS_brk, &[0]),
-            call(libc::SYS_sigaltstack, &[0, scratch]),
             call(libc::SYS_getitimer, &[1, scratch + 64]),
             call(libc::SYS_getitimer, &[2, scratch + 96]),
         ];
@@ -383,7 +466,7 @@ impl Deputy {
         for (i, &s) in (0u64..).zip(&caught) {
             calls.push(call(libc::SYS_rt_sigaction, &[s as u64, 0, scratch + 256 + 32 * i, 8]));
         }
-        let results = self.inject(&calls)?;
+        let results = self.inject(self.pid, &calls)?;
         self.brk = results[0] as u64;
         let mut page = vec![0; PAGE as usize];
         if !self.memory.read_all(scratch, &mut page) {
@@ -392,49 +475,72 @@ impl Deputy {
         for (i, &s) in caught.iter().enumerate() {
             self.handlers.insert(s, page[256 + 32 * i..288 + 32 * i].to_vec());
         }
-        let mut timers = [[0; 4]; 2];
-        for (i, timer) in timers.iter_mut().enumerate() {
+        for (i, timer) in self.timers.iter_mut().enumerate() {
             for (j, word) in timer.iter_mut().enumerate() {
                 let at = 64 + i * 32 + j * 8;
                 *word = u64::from_le_bytes(page[at..at + 8].try_into().unwrap_or_default());
             }
         }
-        self.armed = timers.map(|timer| timer.iter().any(|&v| v != 0));
-        Ok((page[..24].to_vec(), timers))
+        Ok(())
     }
 
-    /// After the commit: rseq and the CPU timers are the guest's business. Not before, so that the process is whole if this helper dies.
+    /// What the kernel keeps for each thread: alternative stack, robust list, tid address.
+    fn read_thread_state(&self, tid: i32, context: &mut Context) -> Result<()> {
+        let scratch = self.hole + SCRATCH;
+        self.memory.write(scratch, &[0; 64]);
+        let results = self.inject(
+            tid,
+            &[
+                call(libc::SYS_sigaltstack, &[0, scratch]),
+                call(libc::SYS_get_robust_list, &[0, scratch + 32, scratch + 40]),
+                call(libc::SYS_prctl, &[PR_GET_TID_ADDRESS, scratch + 48]),
+            ],
+        )?;
+        if results[2] != 0 && self.threads.len() > 1 {
+            let why = "this kernel does not tell where threads that end are expected (PR_GET_TID_ADDRESS)";
+            return Err(HomeError::Refused(format!("process {} has threads, and {why}", self.pid)));
+        }
+        let mut bytes = [0; 64];
+        self.memory.read(scratch, &mut bytes);
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
+        context.altstack = bytes[..24].to_vec();
+        context.robust = (word(32), word(40));
+        context.tid_address = word(48);
+        Ok(())
+    }
+
+    /// After the commit: rseq, robust lists, tid addresses and the CPU timers are the guest's business. Not before, so that the process is
+    /// whole if this helper dies.
     pub(super) fn take_from_home(&mut self) -> Result<()> {
         if self.abroad.is_none() {
             return Ok(());
         }
         let zeros = self.hole + SCRATCH;
-        let mut calls: Vec<Call> = (1..)
-            .zip(self.armed)
-            .filter(|t| t.1)
-            .map(|(which, _)| call(libc::SYS_setitimer, &[which, zeros, 0]))
-            .collect();
-        if self.rseq.0 != 0 {
-            calls.push(call(libc::SYS_rseq, &[self.rseq.0, u64::from(self.rseq.1), 1, u64::from(self.rseq.2)]));
-        }
-        if calls.is_empty() {
-            return Ok(());
-        }
-        let mask = at("mask", self.tracee.signal_mask())?;
-        at("mask", self.tracee.set_signal_mask(inject::QUIET))?;
+        let armed = (1..).zip(self.timers).filter(|(_, timer)| timer.iter().any(|&v| v != 0));
+        let mut timers: Vec<Call> = armed.map(|(which, _)| call(libc::SYS_setitimer, &[which, zeros, 0])).collect();
         self.memory.write(zeros, &[0; 32]);
-        self.inject(&calls)?;
-        at("mask", self.tracee.set_signal_mask(mask))
+        for tid in self.threads.ids() {
+            let Some(context) = self.threads[tid].context.take() else { continue };
+            let mut calls = std::mem::take(&mut timers);
+            let (rseq, size, signature) = context.rseq;
+            if rseq != 0 {
+                calls.push(call(libc::SYS_rseq, &[rseq, u64::from(size), 1, u64::from(signature)]));
+            }
+            if context.robust.0 != 0 {
+                calls.push(call(libc::SYS_set_robust_list, &[0, context.robust.1]));
+            }
+            if context.tid_address != 0 {
+                calls.push(call(libc::SYS_set_tid_address, &[0]));
+            }
+            if !calls.is_empty() {
+                self.inject_quietly(tid, &calls)?;
+            }
+        }
+        Ok(())
     }
 
-    /// Makes good what stopping did to a system call in progress.
-    fn as_if_undisturbed(
-        &mut self,
-        registers: Registers,
-        status: &procfs::Status,
-        mask: u64,
-        signalled: bool,
-    ) -> Registers {
+    /// Makes good what stopping did to a system call in progress. `quiet`: no handler is about to run.
+    fn as_if_undisturbed(&mut self, tid: i32, registers: Registers, quiet: bool) -> Registers {
         let mut r = registers;
         let nr = r.orig_rax;
         let args = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
@@ -442,68 +548,46 @@ impl Deputy {
             return r;
         }
         let result = r.rax as i64;
-        let quiet = status.pending & !mask == 0 && !signalled;
-        if result == -i64::from(libc::EINTR) && pando_calls::gives_eintr_by_itself(nr) {
-            // EINTR it is if a handler runs, under the call's own mask too (ERESTARTNOHAND); else the stop was the cause.
-            r.rax = -514i64 as u64;
+        restart::make_good(&self.memory, &mut r);
+        if result == -516 && r.rax as i64 == -516 {
+            self.threads[tid].restart = Some((nr, args));
         }
-        if result == -516 {
-            self.restart = Some((nr, args));
-        }
-        let transfers = [libc::SYS_write, libc::SYS_sendto, libc::SYS_recvfrom].contains(&(nr as i64));
-        let waits_for_all = nr as i64 != libc::SYS_recvfrom || args[3] as i32 & libc::MSG_WAITALL != 0;
-        if transfers && waits_for_all && quiet && result > 0 && (result as u64) < args[2] && self.blocks(args[0] as i32)
-        {
-            self.cut_short = Some((nr, args, result as u64));
-            r.rax = -513i64 as u64;
+        if quiet && result > 0 && self.is_cut_short(nr, &args, result) {
+            self.threads[tid].cut_short = Some((nr, args, result as u64));
+            r.rax = restart::NOINTR as u64;
         }
         r
+    }
+
+    /// Has a stop made a transfer short that blocks until all is through?
+    pub(super) fn is_cut_short(&self, nr: u64, args: &[u64; 6], result: i64) -> bool {
+        let transfers = [libc::SYS_write, libc::SYS_sendto, libc::SYS_recvfrom].contains(&(nr as i64));
+        let waits_for_all = nr as i64 != libc::SYS_recvfrom || args[3] as i32 & libc::MSG_WAITALL != 0;
+        transfers && waits_for_all && (result as u64) < args[2] && self.blocks(args[0] as i32)
     }
 
     fn blocks(&self, fd: i32) -> bool {
         procfs::descriptor_flags(self.pid, fd).is_some_and(|f| f & libc::O_NONBLOCK == 0)
     }
 
-    /// A restartable sequence that is interrupted goes to its abort handler, as the kernel would have it (rseq(2)).
-    fn leave_rseq(&self, r: &mut Registers) {
-        let Some(section) =
-            (self.rseq.0 != 0).then(|| self.memory.word(self.rseq.0.wrapping_add(8))).flatten().filter(|&p| p != 0)
-        else {
-            return;
-        };
-        let field = |at: u64| self.memory.word(section.wrapping_add(at));
-        if let (Some(start), Some(length), Some(abort)) = (field(8), field(16), field(24))
-            && r.rip.wrapping_sub(start) < length
-        {
-            r.rip = abort;
-        }
-    }
-
     /// Before the commit: the process goes on as if nothing had been tried.
-    fn undo(&mut self, frozen: &Frozen) -> Result<()> {
-        if let Some((nr, args, done)) = self.cut_short.take() {
-            return self.finish_transfer(frozen, nr, args, done);
+    fn undo(&mut self) -> Result<()> {
+        for thread in self.threads.iter_mut() {
+            thread.restart = None;
         }
-        self.restart = None;
-        let spoiled = self.go_on_here(&frozen.context, &frozen.registers, &frozen.xstate)?;
-        if spoiled.is_empty() { Ok(()) } else { self.escort(spoiled) }
+        self.returning = true;
+        self.returning = !self.finished_returning()?;
+        Ok(())
     }
+}
 
-    /// The freeze cut a blocking transfer short: the rest is transferred before the process goes on by itself, however long that
-    /// takes.
-    fn finish_transfer(&mut self, frozen: &Frozen, nr: u64, args: [u64; 6], done: u64) -> Result<()> {
-        self.returning = Some(Box::new(frozen.context.clone()));
-        self.returning_xstate.clone_from(&frozen.xstate);
-        self.transfer_rest(nr, args, done)
-    }
+/// Signals that wait are taken before the freeze, all of them: abroad the program would run on before their handlers.
+fn signal_is_due(tid: i32) -> Result<bool> {
+    let status = at("status", procfs::status(tid))?;
+    Ok(status.pending & !status.blocked != 0)
+}
 
-    /// Runs what is left of a transfer, for a process that is otherwise all here.
-    pub(super) fn transfer_rest(&mut self, nr: u64, mut args: [u64; 6], done: u64) -> Result<()> {
-        args[1] += done;
-        args[2] -= done;
-        let outputs_max = self.outputs_max(nr, args);
-        self.flight = Some(Flight { seq: 0, nr, args, outputs_max, begun: false, disturbed: false, done_before: done });
-        self.halt();
-        self.begin()
-    }
+/// Registers of a thread that have not been read yet.
+fn no_registers() -> Registers {
+    ptrace::from_words(&[0; ptrace::REGISTER_WORDS]).unwrap_or_else(|| unreachable!())
 }

@@ -1,11 +1,12 @@
 //! Home's copy of memory: serving and pushing pages, taking written ones back, growing the stack.
 
-use super::{Deputy, HomeError, Result, Thread, at};
+use super::thread::State;
+use super::{Deputy, HomeError, Result, at};
 use crate::channel::Channel;
 use crate::layout::by_page;
 use crate::message::{Area, CHUNK, Down, Run};
 use pando_calls::{Memory, Range};
-use pando_kernel::inject::{self, call};
+use pando_kernel::inject::call;
 use pando_kernel::memory::ProcessMemory;
 use pando_kernel::{PAGE, page_floor};
 
@@ -220,15 +221,19 @@ impl Deputy {
 
     /// What the kernel may be writing just now.
     fn claimed_by_call(&self) -> Vec<Range> {
-        let Some(flight) = self.flight.as_ref().filter(|f| f.begun) else { return Vec::new() };
-        flight.outputs_max.clone()
+        let flights = self.threads.iter().filter_map(|t| t.flight.as_ref()).filter(|f| f.begun);
+        flights.flat_map(|f| f.outputs_max.iter().copied()).collect()
     }
 
-    /// `restart_syscall` stands for the call it continues.
-    pub(super) fn real_call(&self, nr: u64, args: [u64; 6]) -> (u64, [u64; 6]) {
-        match self.restart {
-            Some(original) if nr == libc::SYS_restart_syscall as u64 => original,
-            _ => (nr, args),
+    /// What a call has written goes over pages that wait for the end of another one, too.
+    pub(super) fn put_over_held(&mut self, outputs: &[(u64, Vec<u8>)]) {
+        for (addr, bytes) in outputs.iter().filter(|o| !o.1.is_empty()) {
+            for (start, len) in by_page(*addr, bytes.len() as u64) {
+                let page = page_floor(start);
+                let Some(waiting) = self.held.get_mut(&page) else { continue };
+                let (to, from) = ((start - page) as usize, (start - addr) as usize);
+                waiting[to..to + len as usize].copy_from_slice(&bytes[from..from + len as usize]);
+            }
         }
     }
 
@@ -245,21 +250,19 @@ impl Deputy {
         Ok(())
     }
 
-    /// Lets the kernel grow home's stack as the guest's has grown. The deputy must be halted.
-    pub(super) fn grow_stack(&mut self) -> Result<()> {
-        let Some(to) = self.stack_wanted.filter(|_| self.thread == Thread::Halted) else { return Ok(()) };
+    /// Lets the kernel grow home's stack as the guest's has grown, by the thread `tid`, which must be halted.
+    pub(super) fn grow_stack(&mut self, tid: i32) -> Result<()> {
+        let halted = self.threads[tid].state == State::Halted;
+        let Some(to) = self.stack_wanted.filter(|_| halted) else { return Ok(()) };
         self.stack_wanted = None;
         if to >= self.stack_low {
             return Ok(());
         }
-        let mask = at("mask", self.tracee.signal_mask())?;
-        at("mask", self.tracee.set_signal_mask(inject::QUIET))?;
         // What has come home already may have made it grow.
         let mut there = [0; 8];
         self.memory.read(page_floor(to), &mut there);
         // The kernel writes the old mask there: that touch is the growth.
-        let touched = self.inject(&[call(libc::SYS_rt_sigprocmask, &[0, 0, page_floor(to), 8])]);
-        at("mask", self.tracee.set_signal_mask(mask))?;
+        let touched = self.inject_quietly(tid, &[call(libc::SYS_rt_sigprocmask, &[0, 0, page_floor(to), 8])]);
         if touched? != [0] {
             return Err(self.broken("a stack that home's kernel does not let grow so far"));
         }

@@ -1,6 +1,7 @@
 //! The body left at home: `pando __deputy`, one process with one thread for each moved process.
 
 mod away;
+mod birth;
 mod calls;
 mod clocks;
 mod escort;
@@ -11,21 +12,21 @@ mod resume;
 mod signals;
 mod start;
 mod target;
+mod thread;
 
 use crate::channel::{Channel, ChannelError};
 use crate::control::{Command, DeputyOrder, Destination, MoveRecord, Report};
 use crate::link::Link;
-use crate::message::{Context, Down};
+use crate::message::{CpuTimers, Down};
 use pando_kernel::memory::ProcessMemory;
 use pando_kernel::pagemap::Pagemap;
-use pando_kernel::ptrace::Tracee;
-use pando_kernel::signal::SigInfo;
-use pando_kernel::{inject, procfs};
+use pando_kernel::{inject, procfs, ptrace};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 use target::Prepared;
+use thread::Threads;
 
 /// Why a deputy's work ended or a move failed.
 #[derive(Debug, thiserror::Error)]
@@ -60,24 +61,13 @@ pub(crate) enum HomeError {
     Ended(i32),
 }
 
+pub(crate) use birth::is_thread;
+
 pub(crate) type Result<T> = std::result::Result<T, HomeError>;
 
 /// Names the step that failed.
 pub(crate) fn at<T>(step: &'static str, result: std::io::Result<T>) -> Result<T> {
     result.map_err(|e| HomeError::Kernel(step, e))
-}
-
-/// What the deputy's thread does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Thread {
-    /// In a ptrace stop of ours.
-    Halted,
-    /// Waits in pause(2), so that signals reach it at once and it looks asleep.
-    Parked,
-    /// Runs the forwarded call.
-    InCall,
-    /// Stopped by job control; was doing the other thing before.
-    JobStopped,
 }
 
 /// A forwarded call that has not been answered.
@@ -116,9 +106,9 @@ pub(crate) struct Abroad {
 }
 
 impl Abroad {
-    /// One thread has no more CPU time than time has passed (and a little, for the making of the guest).
-    pub fn believable(&self, cpu_ns: u64) -> u64 {
-        cpu_ns.min(self.since.elapsed().as_nanos() as u64 + 10_000_000_000)
+    /// A thread has no more CPU time than time has passed (and a little, for the making of the guest).
+    pub fn believable(&self, cpu_ns: u64, threads: usize) -> u64 {
+        cpu_ns.min((self.since.elapsed().as_nanos() as u64 + 10_000_000_000).saturating_mul(threads.max(1) as u64))
     }
 }
 
@@ -142,7 +132,7 @@ pub(crate) struct Deputy {
     pub pid: i32,
     pub uid: u32,
     pub command: String,
-    pub tracee: Tracee,
+    pub threads: Threads,
     pub memory: ProcessMemory,
     pub pagemap: Pagemap,
     pub children: OwnedFd,
@@ -150,55 +140,35 @@ pub(crate) struct Deputy {
     pub link_ready: bool,
     pub hole: u64,
     pub syscall_ip: u64,
-    pub thread: Thread,
-    pub before_stop: Thread,
-    /// Registers that injected calls start from.
-    pub base: pando_kernel::ptrace::Registers,
     pub handlers: BTreeMap<i32, Vec<u8>>,
     pub ignored: u64,
-    /// Handlers to reset at home as soon as the thread is free.
+    /// Handlers to reset at home as soon as a thread is free.
     pub reset_wanted: Vec<i32>,
     /// Handlers that act once and were taken away here, while their signal may not have been delivered abroad.
     pub spent: BTreeMap<i32, Vec<u8>>,
-    /// Signals that come back with the process.
+    /// Signals that come back with the thread that comes next.
     pub arriving: Vec<Vec<u8>>,
-    pub rseq: (u64, u32, u32),
     pub abroad: Option<Abroad>,
-    pub flight: Option<Flight>,
-    /// Times in a row that a signal came before the call could begin.
-    pub starved: u32,
-    /// The last answer, should it cross with the guest's leaving: number, result, outputs.
-    pub last_reply: Option<Answered>,
-    /// The call that `restart_syscall` continues.
-    pub restart: Option<(u64, [u64; 6])>,
-    /// A transfer that the first freeze cut short: number, arguments, bytes done.
-    pub cut_short: Option<(u64, [u64; 6], u64)>,
-    /// Written pages that wait because the call in flight may be writing them too.
+    /// Written pages that wait because a call in flight may be writing them too.
     pub held: BTreeMap<u64, Vec<u8>>,
-    /// Input bytes waiting for their call.
-    pub signals: u64,
-    pub sent: VecDeque<(u64, SigInfo)>,
     /// Stack address that home must have.
     pub stack_wanted: Option<u64>,
     pub stack_low: u64,
-    /// The deputy is to be halted although there is no call for it.
-    pub halt_wanted: bool,
     pub brk: u64,
-    /// The CPU timers (virtual, prof) ran when it left.
-    pub armed: [bool; 2],
+    /// CPU timers, when all of the process is here.
+    pub timers: CpuTimers,
     pub wish: Option<Wish>,
-    /// The guest has gone, everything is here, but the call in flight is not done.
-    pub returning: Option<Box<Context>>,
-    pub returning_xstate: Vec<u8>,
+    /// The guest has gone, everything is here, but threads are not yet free to run by themselves.
+    pub returning: bool,
+    /// Threads go on by themselves already; what is left finishes a transfer.
+    pub released: bool,
     pub froze: Instant,
     /// How long the last freeze was.
     pub thawed: Duration,
     /// The node it just left.
     pub left: String,
-    pub altstack: Vec<u8>,
     pub frozen_bytes: u64,
     pub epoch: u64,
-    pub halted_at: Instant,
     pub calls: u64,
     /// Number of the last call that came.
     pub last_seq: u64,
@@ -311,9 +281,20 @@ impl Deputy {
         self.link.commands()
     }
 
-    /// What failed may have failed because the process is gone.
+    /// What failed may have failed because the process is gone, or going: its first thread is the last one that tells.
     fn was_killed(&self) -> bool {
-        matches!(self.tracee.wait(false), Ok(Some(pando_kernel::ptrace::Stop::Gone(_))))
+        let dying = || procfs::status(self.pid).map_or(true, |s| matches!(s.state, 'Z' | 'X'));
+        let mut gone = false;
+        while let Ok(Some((_, stop))) = ptrace::wait_any(false) {
+            gone |= matches!(stop, ptrace::Stop::Gone(_));
+        }
+        gone || dying()
+    }
+
+    /// Ends the process and collects all of its threads.
+    fn end_process(&self) {
+        let _ = pando_kernel::signal::kill(self.pid, libc::SIGKILL);
+        while !matches!(ptrace::wait_any(true), Err(_) | Ok(None)) {}
     }
 
     fn finish(mut self, end: Result<End>) -> i32 {
@@ -326,8 +307,7 @@ impl Deputy {
             Err(e) => ("failed", format!("{e}; it was ended, because part of its memory is out of reach")),
         };
         if outcome == "failed" || outcome == "lost" {
-            let _ = pando_kernel::signal::kill(self.pid, libc::SIGKILL);
-            while !matches!(self.tracee.wait(true), Ok(Some(pando_kernel::ptrace::Stop::Gone(_))) | Err(_)) {}
+            self.end_process();
         }
         if let Some(wish) = self.wish.take().filter(|w| w.request != 0) {
             self.move_done(wish.request, Err(format!("process {}: {detail}", self.order.pid)));

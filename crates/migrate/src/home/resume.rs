@@ -1,11 +1,12 @@
 //! The guest has frozen: the process goes on at home, or at the next node.
 
-use super::freeze::Frozen;
 use super::offer::{areas_of, holds};
-use super::{Deputy, HomeError, Result, Thread, at};
+use super::thread::State;
+use super::{Deputy, Flight, HomeError, Result, at};
 use crate::control::{Destination, MoveRecord};
 use crate::layout::{HOLE_BYTES, SCRATCH};
-use crate::message::{Context, Down};
+use crate::message::{Context, CpuTimers, Down};
+use crate::restart;
 use pando_kernel::inject::{self, Call, call};
 use pando_kernel::ptrace::{self, Registers};
 use pando_kernel::signal::{self, SigInfo};
@@ -14,7 +15,8 @@ use std::time::{Duration, Instant};
 
 /// Will these registers make that call (again) as soon as they run?
 fn is_about_to(r: &Registers, nr: u64, args: &[u64; 6]) -> bool {
-    r.orig_rax == nr && [-513, -514].contains(&(r.rax as i64)) && [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] == *args
+    let again = [restart::NOINTR, restart::NOHAND].contains(&(r.rax as i64));
+    r.orig_rax == nr && again && [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] == *args
 }
 
 impl Deputy {
@@ -23,46 +25,52 @@ impl Deputy {
         self.wish.as_ref().is_some_and(|w| w.called)
     }
 
-    /// All of the process is here.
-    pub(super) fn on_frozen(&mut self, mut context: Context, xstate: Vec<u8>, signals: u64, cpu_ns: u64) -> Result<()> {
-        if !self.froze_abroad() {
-            return Err(self.broken("a frozen process that was not asked for"));
+    /// A thread is here.
+    pub(super) fn on_thread(&mut self, tid: i32, mut context: Context, xstate: Vec<u8>) -> Result<()> {
+        if !self.froze_abroad() || !self.threads.has(tid) || self.threads[tid].context.is_some() {
+            return Err(self.broken("a frozen thread that was not asked for"));
         }
         let Some(mut registers) =
             ptrace::from_words(&context.registers).filter(|_| xstate.len() == context.xstate as usize)
         else {
             return Err(self.broken("a register set that makes no sense"));
         };
-        self.check_signals(signals)?;
+        self.check_signals(tid, context.signals)?;
         context.undelivered = std::mem::take(&mut self.arriving);
         if let Some(odd) = context.undelivered.iter().find(|i| !is_signal(i)) {
             return Err(self.broken(&format!("a signal that there is not (number {:?})", odd.get(..4))));
         }
-        registers.cs = self.base.cs;
-        registers.ss = self.base.ss;
-        self.froze = Instant::now();
-        self.signals_seen(signals);
-        context.undelivered.extend(self.sent.drain(..).map(|(_, info)| info.to_vec()));
-        if context.altstack.len() == 24 {
-            self.altstack.clone_from(&context.altstack);
+        if context.altstack.len() != 24 {
+            return Err(self.broken("a signal stack that makes no sense"));
         }
-        self.settle_call(&mut context, &mut registers);
+        let thread = &mut self.threads[tid];
+        registers.cs = thread.base.cs;
+        registers.ss = thread.base.ss;
+        thread.signals_seen(context.signals);
+        context.undelivered.extend(thread.sent.drain(..).map(|(_, info)| info.to_vec()));
+        self.settle_call(tid, &mut context, &mut registers);
         context.registers = ptrace::to_words(&registers);
+        let thread = &mut self.threads[tid];
+        (thread.context, thread.xstate) = (Some(Box::new(context)), xstate);
+        Ok(())
+    }
+
+    /// All of the process is here.
+    pub(super) fn on_frozen(&mut self, timers: CpuTimers, cpu_ns: u64) -> Result<()> {
+        if !self.froze_abroad() || self.threads.iter().any(|t| t.context.is_none()) {
+            return Err(self.broken("a frozen process that was not asked for, or not all of it"));
+        }
+        self.froze = Instant::now();
+        self.timers = timers;
         self.let_guest_go(cpu_ns);
-        self.returning = Some(Box::new(context));
-        self.returning_xstate = xstate;
+        self.returning = true;
         self.set_phase("resume");
         holds(&self.order).at("resume");
         let next = self.wish.as_mut().and_then(|w| w.prepared.take());
-        if let Some(prepared) = next {
-            return self.go_on_to(prepared);
+        match next {
+            Some(prepared) => self.go_on_to(prepared),
+            None => self.take_threads(),
         }
-        if self.flight.is_some() {
-            // It waits in its call, at home: that is where it is now, however long the call takes.
-            self.arrived_home();
-            return Ok(());
-        }
-        self.take_thread()
     }
 
     fn arrived_home(&mut self) {
@@ -73,65 +81,60 @@ impl Deputy {
         self.set_phase("home");
     }
 
-    /// The guest left while it waited for a call: has that been answered meanwhile?
-    fn settle_call(&mut self, context: &mut Context, registers: &mut Registers) {
+    /// The guest left while the thread waited for a call: has that been answered meanwhile?
+    fn settle_call(&mut self, tid: i32, context: &mut Context, registers: &mut Registers) {
         let Some(seq) = context.in_call else { return };
-        if self.flight.as_ref().is_some_and(|f| f.seq == seq) {
+        let thread = &mut self.threads[tid];
+        if thread.flight.as_ref().is_some_and(|f| f.seq == seq) {
             return;
         }
         context.in_call = None;
         // Without a kept answer it was never begun: the code in the registers makes the kernel run it again.
-        if let Some(answer) = self.last_reply.take().filter(|a| a.seq == seq) {
-            for (addr, bytes) in &answer.outputs {
-                self.memory.write(*addr, bytes);
-            }
+        if let Some(answer) = thread.last_reply.take().filter(|a| a.seq == seq) {
             registers.rax = answer.ret as u64;
             if !answer.broken_off {
                 registers.orig_rax = u64::MAX;
+            }
+            self.put_over_held(&answer.outputs);
+            for (addr, bytes) in &answer.outputs {
+                self.memory.write(*addr, bytes);
             }
         }
     }
 
     fn let_guest_go(&mut self, cpu_ns: u64) {
         if let Some(mut abroad) = self.abroad.take() {
-            *self.cpu_by_node.entry(abroad.node.clone()).or_default() += abroad.believable(cpu_ns);
+            *self.cpu_by_node.entry(abroad.node.clone()).or_default() += abroad.believable(cpu_ns, self.threads.len());
             let _ = abroad.chan.send(&Down::End, &[]);
             abroad.chan.drain(Duration::from_millis(100));
             self.left = abroad.node;
         }
     }
 
-    /// Gets the thread out of its sleep.
-    fn take_thread(&mut self) -> Result<()> {
-        match self.thread {
-            Thread::Parked | Thread::JobStopped => at("interrupt", self.tracee.interrupt()),
-            Thread::Halted | Thread::InCall => Ok(()),
+    /// Gets the threads out of their sleep, and out of their calls, which are made again natively.
+    fn take_threads(&mut self) -> Result<()> {
+        for thread in self.threads.iter().filter(|t| t.state != State::Halted) {
+            at("interrupt", thread.tracee.interrupt())?;
         }
+        Ok(())
     }
 
     /// From one foreign node to the next, without running at home.
     pub(super) fn go_on_to(&mut self, prepared: super::Prepared) -> Result<()> {
-        if self.stack_wanted.is_some() && self.flight.is_none() {
-            self.halt_idle_thread()?;
-            self.grow_stack()?;
+        if self.stack_wanted.is_some()
+            && let Some(tid) = self.free_thread()?
+        {
+            self.grow_stack(tid)?;
             self.apply_held();
         }
-        let Some(context) = self.returning.take() else { return Ok(()) };
-        let xstate = std::mem::take(&mut self.returning_xstate);
-        let registers = ptrace::from_words(&context.registers).unwrap_or(self.base);
         let maps = at("its map", procfs::maps(self.pid))?;
-        let altstack = self.altstack.clone();
-        let frozen = Frozen {
-            context: *context,
-            xstate,
-            registers,
-            original: registers,
-            areas: areas_of(&maps, self.hole),
-            altstack,
-        };
         let node = prepared.node.clone();
-        match self.start_at(prepared, &frozen, false) {
+        match self.start_at(prepared, &areas_of(&maps, self.hole)) {
             Ok(()) => {
+                self.returning = false;
+                for thread in self.threads.iter_mut() {
+                    thread.context = None;
+                }
                 self.set_phase("away");
                 let freeze = self.thawed;
                 self.arrived(&node, freeze);
@@ -142,9 +145,7 @@ impl Deputy {
                 if let Some(wish) = self.wish.take() {
                     self.move_done(wish.request, Err(text));
                 }
-                self.returning = Some(Box::new(frozen.context));
-                self.returning_xstate = frozen.xstate;
-                if self.flight.is_none() { self.take_thread() } else { Ok(()) }
+                self.take_threads()
             }
         }
     }
@@ -164,9 +165,9 @@ impl Deputy {
         self.frozen_bytes = 0;
     }
 
-    /// The call that outlived the guest has ended: with a result, or broken off by a signal.
-    pub(super) fn call_ended_at_home(&mut self, ret: Option<i64>, code: Option<i64>) -> Result<()> {
-        let Some(context) = &mut self.returning else { return Ok(()) };
+    /// The call that outlived the guest has ended: with a result, or broken off.
+    pub(super) fn call_ended_at_home(&mut self, tid: i32, ret: Option<i64>, code: Option<i64>) -> Result<()> {
+        let Some(context) = &mut self.threads[tid].context else { return Ok(()) };
         let Some(mut registers) = ptrace::from_words(&context.registers) else { return Ok(()) };
         match (ret, code) {
             (Some(ret), _) => {
@@ -181,27 +182,52 @@ impl Deputy {
         Ok(())
     }
 
-    /// Everything is here and the thread is free: let the process go on by itself.
+    /// Everything is here: lets those threads go on by themselves that are free. True when that was the last one.
     pub(super) fn finished_returning(&mut self) -> Result<bool> {
-        if self.returning.is_none() || self.flight.is_some() || self.thread != Thread::Halted {
+        if !self.returning {
             return Ok(false);
         }
-        self.grow_stack()?;
+        if self.released {
+            let done = |t: &&super::thread::DeputyThread| t.state == State::Halted && t.flight.is_none();
+            let free: Vec<i32> = self.threads.iter().filter(done).map(|t| t.tracee.tid).collect();
+            self.let_go(&free)?;
+            return Ok(self.threads.len() == 0);
+        }
+        if !self.threads.all_halted() || self.threads.any_flight() {
+            return Ok(false);
+        }
+        if let Some(tid) = self.threads.halted() {
+            self.grow_stack(tid)?;
+        }
         self.apply_held();
-        let Some(context) = self.returning.take() else { return Ok(false) };
-        let registers = ptrace::from_words(&context.registers).unwrap_or(self.base);
-        if let Some((nr, args, done)) = self.cut_short.take().filter(|c| is_about_to(&registers, c.0, &c.1)) {
-            self.returning = Some(context);
-            self.transfer_rest(nr, args, done)?;
-            return Ok(false);
+        let (mut free, mut busy) = (Vec::new(), Vec::new());
+        for tid in self.threads.ids() {
+            let cut = self.threads[tid].cut_short.take();
+            let registers = self.threads[tid].context.as_ref().and_then(|c| ptrace::from_words(&c.registers));
+            match cut.filter(|c| registers.is_some_and(|r| is_about_to(&r, c.0, &c.1))) {
+                Some(cut) => busy.push((tid, cut)),
+                None => free.push(tid),
+            }
         }
-        let xstate = std::mem::take(&mut self.returning_xstate);
-        let spoiled = self.go_on_here(&context, &registers, &xstate)?;
+        self.restore_process(self.pid)?;
+        self.let_go(&free)?;
         self.arrived_home();
-        if !spoiled.is_empty() {
-            self.escort(spoiled)?;
+        self.released = true;
+        for (tid, (nr, args, done)) in busy {
+            self.transfer_rest(tid, nr, args, done)?;
         }
-        Ok(true)
+        Ok(self.threads.len() == 0)
+    }
+
+    /// A freeze cut a blocking transfer short: the rest is transferred before the thread goes on by itself, however long that takes.
+    fn transfer_rest(&mut self, tid: i32, nr: u64, mut args: [u64; 6], done: u64) -> Result<()> {
+        args[1] += done;
+        args[2] -= done;
+        let outputs_max = self.outputs_max(tid, nr, args);
+        let flight = Flight { seq: 0, nr, args, outputs_max, begun: false, disturbed: false, done_before: done };
+        self.threads[tid].flight = Some(flight);
+        self.threads[tid].halt();
+        self.begin(tid)
     }
 
     /// The kernel does not take what came from abroad.
@@ -214,24 +240,24 @@ impl Deputy {
         }
     }
 
-    /// Gives the program the signals that have not been delivered. Real-time signals keep their order: those of the same numbers
+    /// Gives a thread the signals that have not been delivered. Real-time signals keep their order: those of the same numbers
     /// that home's kernel has queued since are taken out and come behind. Returns those whose order a new one has spoiled.
-    fn requeue(&self, undelivered: &[Vec<u8>]) -> Result<Vec<SigInfo>> {
+    fn requeue(&self, tid: i32, undelivered: &[Vec<u8>]) -> Result<Vec<SigInfo>> {
         let set = undelivered.iter().map(|i| i32::from(i[0])).filter(|&n| n >= 32).fold(0, |s, n| s | signal::bit(n));
         let mut all = undelivered.to_vec();
-        all.extend(self.take_pending(set)?);
-        self.queue(&all)?;
+        all.extend(self.take_pending(tid, set)?);
+        self.queue(tid, &all)?;
         let whole = |i: &Vec<u8>| SigInfo::try_from(i.as_slice()).ok();
         let wanted: Vec<SigInfo> =
             all.iter().filter_map(whole).filter(|i| set & signal::bit(signal::number(i)) != 0).collect();
-        let mut pending = self.tracee.pending(true);
+        let mut pending = self.threads[tid].tracee.pending(true);
         pending.retain(|i| set & signal::bit(signal::number(i)) != 0);
         let in_order = pending.iter().zip(&wanted).all(|(p, w)| p[..32] == w[..32]);
         Ok(if in_order { Vec::new() } else { wanted })
     }
 
     /// Takes pending signals of `set` out of home's kernel, many at once.
-    fn take_pending(&self, set: u64) -> Result<Vec<Vec<u8>>> {
+    fn take_pending(&self, tid: i32, set: u64) -> Result<Vec<Vec<u8>>> {
         const AT_ONCE: u64 = 30;
         let scratch = self.hole + SCRATCH;
         let (which, now) = (scratch + AT_ONCE * 128, scratch + AT_ONCE * 128 + 8);
@@ -243,7 +269,7 @@ impl Deputy {
             self.memory.write(which, &[set, 0, 0].map(u64::to_le_bytes).concat());
             let calls: Vec<Call> =
                 (0..AT_ONCE).map(|i| call(libc::SYS_rt_sigtimedwait, &[which, scratch + i * 128, now, 8])).collect();
-            let results = self.inject(&calls)?;
+            let results = self.inject(tid, &calls)?;
             let mut infos = vec![0; AT_ONCE as usize * 128];
             self.memory.read(scratch, &mut infos);
             // Others send meanwhile: one call may find nothing and the next one something.
@@ -256,63 +282,100 @@ impl Deputy {
         Ok(out)
     }
 
-    /// Queues signals for the process, many at once: others may send meanwhile.
-    fn queue(&self, infos: &[Vec<u8>]) -> Result<()> {
+    /// Queues signals for the process, or for this thread if they were sent to it alone, many at once: others may send meanwhile.
+    fn queue(&self, tid: i32, infos: &[Vec<u8>]) -> Result<()> {
         let scratch = self.hole + SCRATCH;
         for batch in infos.chunks((PAGE / 128) as usize) {
             self.memory.write(scratch, &batch.concat());
             let places = (0u64..).map(|i| scratch + i * 128);
             let send = |(info, at): (&Vec<u8>, u64)| {
-                call(libc::SYS_rt_sigqueueinfo, &[self.pid as u64, u64::from(info[0]), at])
+                let (pid, number) = (self.pid as u64, u64::from(info[0]));
+                match SigInfo::try_from(info.as_slice()).is_ok_and(|i| signal::is_for_thread(&i)) {
+                    true => call(libc::SYS_rt_tgsigqueueinfo, &[pid, tid as u64, number, at]),
+                    false => call(libc::SYS_rt_sigqueueinfo, &[pid, number, at]),
+                }
             };
             let calls: Vec<Call> = batch.iter().zip(places).map(send).collect();
-            self.inject(&calls)?;
+            self.inject(tid, &calls)?;
         }
         Ok(())
     }
 
-    /// Puts the process back as it is in `context` and lets go of it. The thread must be halted. If real-time signals came out of
-    /// order, they are returned, and it is not let go of (see escort.rs).
-    pub(super) fn go_on_here(
-        &mut self,
-        context: &Context,
-        registers: &Registers,
-        xstate: &[u8],
-    ) -> Result<Vec<SigInfo>> {
+    /// What all threads have in common goes back to home's kernel, by the thread `tid`. All must be halted.
+    fn restore_process(&mut self, tid: i32) -> Result<()> {
         let scratch = self.hole + SCRATCH;
-        at("mask", self.tracee.set_signal_mask(inject::QUIET))?;
+        for thread in self.threads.iter() {
+            at("mask", thread.tracee.set_signal_mask(inject::QUIET))?;
+        }
         let mut calls: Vec<Call> = Vec::new();
-        let (rseq, size, signature) = context.rseq;
-        if rseq != 0 {
-            calls.push(call(libc::SYS_rseq, &[rseq, u64::from(size), 0, u64::from(signature)]));
-        }
-        if self.altstack.len() == 24 {
-            self.memory.write(scratch + 128, &self.altstack);
-            calls.push(call(libc::SYS_sigaltstack, &[scratch + 128, 0]));
-        }
-        for (i, timer) in (0u64..).zip(context.timers) {
+        for (i, timer) in (0u64..).zip(self.timers) {
             if timer.iter().any(|&v| v != 0) {
                 let bytes: Vec<u8> = timer.iter().flat_map(|v| v.to_le_bytes()).collect();
                 self.memory.write(scratch + i * 32, &bytes);
                 calls.push(call(libc::SYS_setitimer, &[i + 1, scratch + i * 32, 0]));
             }
         }
-        self.inject(&calls)?;
-        self.settle_once(&context.undelivered)?;
-        let spoiled = self.requeue(&context.undelivered)?;
-        let fill = call(libc::SYS_munmap, &[self.hole, HOLE_BYTES]);
-        inject::step_call(self.tracee, &self.base, self.syscall_ip, &fill)?;
-        self.tracee.set_xstate(xstate).map_err(|e| self.unusable("extended state", e))?;
-        at("mask", self.tracee.set_signal_mask(context.mask))?;
-        // Last: without them it can't go on, so nobody ever sees it half restored.
-        self.tracee.set_registers(registers).map_err(|e| self.unusable("registers", e))?;
-        if spoiled.is_empty() {
-            at("let it go", self.tracee.detach(0))?;
-        } else {
-            at("let it live on by itself", self.tracee.set_options(0))?;
-            at("continue", self.tracee.cont(0))?;
+        self.inject(tid, &calls)?;
+        let contexts = self.threads.iter().filter_map(|t| t.context.as_ref());
+        let undelivered: Vec<Vec<u8>> = contexts.flat_map(|c| c.undelivered.iter().cloned()).collect();
+        self.settle_once(tid, &undelivered)
+    }
+
+    /// Puts what home's kernel keeps for a halted thread back as it is in its context. Returns real-time signals that came out of order.
+    fn restore_thread(&mut self, tid: i32, context: &Context) -> Result<Vec<SigInfo>> {
+        let scratch = self.hole + SCRATCH;
+        at("mask", self.threads[tid].tracee.set_signal_mask(inject::QUIET))?;
+        self.memory.write(scratch, &context.altstack);
+        let mut calls = vec![call(libc::SYS_sigaltstack, &[scratch, 0])];
+        let (rseq, size, signature) = context.rseq;
+        if rseq != 0 {
+            calls.push(call(libc::SYS_rseq, &[rseq, u64::from(size), 0, u64::from(signature)]));
         }
-        Ok(spoiled)
+        if context.robust.0 != 0 {
+            calls.push(call(libc::SYS_set_robust_list, &[context.robust.0, context.robust.1]));
+        }
+        if context.tid_address != 0 {
+            calls.push(call(libc::SYS_set_tid_address, &[context.tid_address]));
+        }
+        self.inject(tid, &calls)?;
+        self.requeue(tid, &context.undelivered)
+    }
+
+    /// Puts these halted threads back as they are in their contexts and lets go of them; with the last one goes the engine's code. If
+    /// real-time signals of the only thread came out of order, it is escorted (escort.rs).
+    fn let_go(&mut self, tids: &[i32]) -> Result<()> {
+        let alone = self.threads.len() == 1;
+        let last = tids.len() == self.threads.len();
+        let mut ready = Vec::new();
+        let mut spoiled = Vec::new();
+        for &tid in tids {
+            let Some(context) = self.threads[tid].context.take() else { continue };
+            spoiled = self.restore_thread(tid, &context)?;
+            ready.push((tid, context));
+        }
+        if let Some(&tid) = tids.first().filter(|_| last) {
+            let fill = call(libc::SYS_munmap, &[self.hole, HOLE_BYTES]);
+            inject::step_call(self.threads[tid].tracee, &self.threads[tid].base, self.syscall_ip, &fill)?;
+        }
+        for (tid, context) in ready {
+            let thread = &self.threads[tid];
+            let tracee = thread.tracee;
+            let registers = ptrace::from_words(&context.registers).unwrap_or(thread.base);
+            tracee.set_xstate(&thread.xstate).map_err(|e| self.unusable("extended state", e))?;
+            at("mask", tracee.set_signal_mask(context.mask))?;
+            // Last: without them it can't go on, so nobody ever sees it half restored.
+            tracee.set_registers(&registers).map_err(|e| self.unusable("registers", e))?;
+            if alone && !spoiled.is_empty() {
+                at("let it live on by itself", tracee.set_options(0))?;
+                at("continue", tracee.cont(0))?;
+                self.arrived_home();
+                self.escort(tracee, std::mem::take(&mut spoiled))?;
+            } else {
+                at("let it go", tracee.detach(0))?;
+            }
+            self.threads.remove(tid);
+        }
+        Ok(())
     }
 }
 

@@ -1,90 +1,130 @@
-//! Stops of the deputy: signals, job control, the end of a call.
+//! Stops of deputy threads: signals, job control, the end of a call.
 
-use super::{Deputy, HomeError, Result, Thread, at};
+use super::thread::State;
+use super::{Deputy, HomeError, Result, at};
 use crate::message::Down;
+use crate::restart;
 use pando_kernel::inject::{self, call};
-use pando_kernel::ptrace::Stop;
+use pando_kernel::ptrace::{Registers, Stop};
 use pando_kernel::signal::{self, DefaultAction, SigInfo};
 
 const SA_RESETHAND: u64 = 0x8000_0000;
 /// `si_code` of the trap that int3 raises (SI_KERNEL).
 const FROM_KERNEL: i32 = 0x80;
-const RESTART_CODES: [i64; 4] = [-512, -513, -514, -516];
 
 impl Deputy {
-    pub(super) fn on_stop(&mut self, stop: Stop) -> Result<()> {
+    pub(super) fn on_stop(&mut self, tid: i32, stop: Stop) -> Result<()> {
         match stop {
+            Stop::Gone(_) if tid != self.pid => self.thread_gone(tid),
             Stop::Gone(status) => Err(HomeError::Ended(status)),
-            Stop::Other(_) => at("continue", self.tracee.cont(0)),
-            Stop::Event(libc::SIGTRAP) => self.on_event(),
+            Stop::Other(_) => at("continue", self.threads[tid].tracee.cont(0)),
+            Stop::Event(libc::SIGTRAP) => self.on_event(tid),
             Stop::Event(_) => {
-                if self.thread != Thread::JobStopped {
-                    self.before_stop = self.thread;
-                    self.thread = Thread::JobStopped;
-                    self.tell(&Down::Pause, &[])?;
+                if self.threads[tid].state != State::JobStopped {
+                    let first = !self.job_stopped();
+                    let thread = &mut self.threads[tid];
+                    thread.before_stop = thread.state;
+                    thread.state = State::JobStopped;
+                    if first {
+                        self.tell(&Down::Pause, &[])?;
+                    }
                 }
-                at("listen", self.tracee.listen())
+                at("listen", self.threads[tid].tracee.listen())
             }
-            Stop::Signal(signal) => self.on_signal(signal),
+            Stop::Signal(signal) => self.on_signal(tid, signal),
         }
+    }
+
+    /// Does job control hold the process?
+    pub(super) fn job_stopped(&self) -> bool {
+        self.threads.iter().any(|t| t.state == State::JobStopped)
     }
 
     /// An interrupt of ours, or the end of a job-control stop.
-    fn on_event(&mut self) -> Result<()> {
-        if self.thread == Thread::JobStopped {
-            self.thread = self.before_stop;
-            self.tell(&Down::Resume, &[])?;
-        }
-        match self.thread {
-            Thread::InCall => at("continue", self.tracee.cont(0)),
-            Thread::Parked if self.flight.is_some() || self.wants_thread() => {
-                self.halt();
-                self.begin()
-            }
-            Thread::Parked => at("continue", self.tracee.cont(0)),
-            Thread::Halted | Thread::JobStopped => {
-                self.halt();
-                self.begin()
+    fn on_event(&mut self, tid: i32) -> Result<()> {
+        if self.threads[tid].state == State::JobStopped {
+            self.threads[tid].state = self.threads[tid].before_stop;
+            if !self.job_stopped() {
+                self.tell(&Down::Resume, &[])?;
             }
         }
+        let wanted = self.wants_thread(tid);
+        let thread = &mut self.threads[tid];
+        match thread.state {
+            State::InCall if self.returning && !self.released => self.recalled(tid),
+            State::InCall => at("continue", thread.tracee.cont(0)),
+            State::Parked if thread.flight.is_none() && !wanted => at("continue", thread.tracee.cont(0)),
+            State::Parked | State::Halted | State::JobStopped => {
+                thread.halt();
+                self.begin(tid)
+            }
+        }
+    }
+
+    /// The process goes home and its call has been broken off for that: it is made again there, natively.
+    fn recalled(&mut self, tid: i32) -> Result<()> {
+        let mut regs = at("registers", self.threads[tid].tracee.registers())?;
+        let Some(flight) = self.threads[tid].flight.as_ref().filter(|f| f.begun) else {
+            return self.call_interrupted(tid, restart::NOINTR);
+        };
+        if regs.rip != self.hole + inject::SINGLE_RETURN {
+            return self.call_interrupted(tid, restart::NOINTR);
+        }
+        let (nr, mut args, done) = (flight.nr, flight.args, flight.done_before);
+        let quiet = self.threads[tid].context.as_ref().is_none_or(|c| c.undelivered.is_empty());
+        regs.orig_rax = nr;
+        restart::make_good(&self.memory, &mut regs);
+        let result = regs.rax as i64;
+        let so_far = done + result.max(0) as u64;
+        if quiet && so_far > 0 && (result > 0 || restart::CODES.contains(&result)) {
+            args[1] -= done;
+            args[2] += done;
+            if self.is_cut_short(nr, &args, so_far as i64) {
+                self.threads[tid].cut_short = Some((nr, args, so_far));
+                self.threads[tid].flight.as_mut().map(|f| f.done_before = 0);
+                return self.call_interrupted(tid, restart::NOINTR);
+            }
+        }
+        if restart::CODES.contains(&result) { self.call_interrupted(tid, result) } else { self.call_done(tid, result) }
     }
 
     /// The way home needs the thread halted.
-    pub(super) fn wants_thread(&self) -> bool {
-        self.returning.is_some() || self.halt_wanted
+    pub(super) fn wants_thread(&self, tid: i32) -> bool {
+        (self.returning && !self.released) || self.threads[tid].halt_wanted
     }
 
-    fn on_signal(&mut self, signal: i32) -> Result<()> {
-        let info = at("siginfo", self.tracee.siginfo())?;
-        let regs = at("registers", self.tracee.registers())?;
+    fn on_signal(&mut self, tid: i32, signal: i32) -> Result<()> {
+        let thread = &self.threads[tid];
+        let info = at("siginfo", thread.tracee.siginfo())?;
+        let regs = at("registers", thread.tracee.registers())?;
         let ours = signal == libc::SIGTRAP && signal::code(&info) == FROM_KERNEL;
         if ours && regs.rip == self.hole + inject::SINGLE_DONE {
-            return match self.thread {
-                Thread::InCall => self.call_done(regs.rax as i64),
+            return match thread.state {
+                State::InCall => self.call_done(tid, regs.rax as i64),
                 _ => {
-                    self.halt();
-                    self.begin()
+                    self.threads[tid].halt();
+                    self.begin(tid)
                 }
             };
         }
         if self.handlers.contains_key(&signal) {
-            return self.forward_signal(&info, &regs);
+            return self.forward_signal(tid, &info, &regs);
         }
-        self.act_at_home(signal)
+        self.act_at_home(tid, signal)
     }
 
     /// Ignored and default actions are home's kernel's business: ending, stopping, continuing, and telling the parent.
-    fn act_at_home(&mut self, signal: i32) -> Result<()> {
+    fn act_at_home(&mut self, tid: i32, signal: i32) -> Result<()> {
         let ignored = self.ignored & signal::bit(signal) != 0;
         let default = signal::default_action(signal);
         if ignored || default == DefaultAction::Ignore {
-            if let Some(flight) = &mut self.flight {
+            if let Some(flight) = &mut self.threads[tid].flight {
                 flight.disturbed = true;
             }
         } else if default == DefaultAction::Core && self.wants_core() {
-            return self.die_at_home(signal);
+            return self.die_at_home(tid, signal);
         }
-        at("continue", self.tracee.cont(signal))
+        at("continue", self.threads[tid].tracee.cont(signal))
     }
 
     fn wants_core(&self) -> bool {
@@ -94,59 +134,63 @@ impl Deputy {
     }
 
     /// A death that leaves a core file: memory comes home first, then the signal acts there.
-    fn die_at_home(&mut self, signal: i32) -> Result<()> {
-        let info = at("siginfo", self.tracee.siginfo())?;
+    fn die_at_home(&mut self, tid: i32, signal: i32) -> Result<()> {
         self.spent.remove(&signal);
-        self.sent.push_back((self.signals + 1, info));
-        self.signals += 1;
-        if self.flight.is_some() {
-            let regs = at("registers", self.tracee.registers())?;
-            let code = if RESTART_CODES.contains(&(regs.rax as i64)) { regs.rax as i64 } else { -513 };
-            self.call_interrupted(code)?;
+        let thread = &mut self.threads[tid];
+        let info = at("siginfo", thread.tracee.siginfo())?;
+        thread.signals += 1;
+        thread.sent.push_back((thread.signals, info));
+        if let Some(context) = thread.context.as_mut().filter(|_| self.returning) {
+            context.undelivered.push(info.to_vec());
+        }
+        if thread.flight.is_some() {
+            let regs = at("registers", thread.tracee.registers())?;
+            let result = regs.rax as i64;
+            let code = if restart::CODES.contains(&result) { result } else { restart::NOINTR };
+            self.call_interrupted(tid, code)?;
         } else {
-            self.halt();
+            thread.halt();
+        }
+        if self.returning {
+            return Ok(());
         }
         self.come_home_for(&format!("it gets signal {signal}, which ends it with a core file"))
     }
 
-    fn forward_signal(&mut self, info: &SigInfo, regs: &pando_kernel::ptrace::Registers) -> Result<()> {
+    fn forward_signal(&mut self, tid: i32, info: &SigInfo, regs: &Registers) -> Result<()> {
         let number = signal::number(info);
-        if self.returning.is_some() {
-            return self.signal_while_returning(info, regs);
+        let thread = &mut self.threads[tid];
+        thread.signals += 1;
+        thread.sent.push_back((thread.signals, *info));
+        if self.returning {
+            return self.signal_while_returning(tid, info, regs);
         }
-        self.signals += 1;
-        self.sent.push_back((self.signals, *info));
-        self.tell(&Down::Signal(info.to_vec()), &[])?;
-        let code = regs.rax as i64;
-        let begun = self.flight.as_ref().is_some_and(|f| f.begun) && self.thread == Thread::InCall;
-        let broke_off = self.broke_off(code).filter(|_| begun && regs.rip == self.hole + inject::SINGLE_RETURN);
+        self.tell(&Down::Signal(tid, info.to_vec()), &[])?;
+        let thread = &mut self.threads[tid];
+        let flight = thread.flight.as_ref();
+        let (has_flight, nr) = (flight.is_some(), flight.map_or(0, |f| f.nr));
+        let begun = flight.is_some_and(|f| f.begun) && thread.state == State::InCall;
+        let returned = begun && regs.rip == self.hole + inject::SINGLE_RETURN;
+        let broke_off = restart::broke_off(nr, regs.rax as i64).filter(|_| returned);
         let not_entered = begun && regs.rip == self.hole + inject::SINGLE;
         if broke_off.is_some() || not_entered {
-            self.call_interrupted(broke_off.unwrap_or(-513))?;
+            self.call_interrupted(tid, broke_off.unwrap_or(restart::NOINTR))?;
         } else if begun {
             // The call is complete; the trap behind it comes next.
-            at("continue", self.tracee.cont(0))?;
-        } else if self.flight.is_some() {
+            at("continue", thread.tracee.cont(0))?;
+        } else if has_flight {
             // A call has come for the parked thread, but not begun: the handler runs first.
-            self.call_interrupted(-513)?;
+            self.call_interrupted(tid, restart::NOINTR)?;
         } else {
-            self.halt();
+            thread.halt();
             // More may wait behind it: back to sleep at once, which is where signals are heard.
-            self.halted_at = self.halted_at.checked_sub(super::away::PARK_AFTER).unwrap_or(self.halted_at);
+            thread.halted_at = thread.halted_at.checked_sub(super::away::PARK_AFTER).unwrap_or(thread.halted_at);
         }
-        self.reset_if_once(number)
-    }
-
-    /// The restart code if a signal broke the call in flight off: its handler comes first, under the mask that the call may have set
-    /// for its time. Some calls say EINTR at once, which is what ERESTARTNOHAND becomes when the handler has run.
-    fn broke_off(&self, code: i64) -> Option<i64> {
-        let nr = self.flight.as_ref().map_or(0, |f| f.nr);
-        let at_once = code == -i64::from(libc::EINTR) && pando_calls::gives_eintr_by_itself(nr);
-        if at_once { Some(-514) } else { RESTART_CODES.contains(&code).then_some(code) }
+        self.reset_if_once(tid, number)
     }
 
     /// SA_RESETHAND: the disposition at home changes as it does abroad.
-    fn reset_if_once(&mut self, number: i32) -> Result<()> {
+    fn reset_if_once(&mut self, tid: i32, number: i32) -> Result<()> {
         let word = |h: &Vec<u8>, i: usize| u64::from_le_bytes(h[i..i + 8].try_into().unwrap_or_default());
         let Some(handler) = self.handlers.get(&number).filter(|h| word(h, 8) & SA_RESETHAND != 0).cloned() else {
             return Ok(());
@@ -154,11 +198,11 @@ impl Deputy {
         self.handlers.remove(&number);
         self.spent.insert(number, handler);
         self.reset_wanted.push(number);
-        if self.thread == Thread::Halted { self.reset_handlers() } else { Ok(()) }
+        if self.threads[tid].state == State::Halted { self.reset_handlers(tid) } else { Ok(()) }
     }
 
-    /// Resets at home what SA_RESETHAND has reset abroad. The thread must be halted.
-    pub(super) fn reset_handlers(&mut self) -> Result<()> {
+    /// Resets at home what SA_RESETHAND has reset abroad, by the thread `tid`, which must be halted.
+    pub(super) fn reset_handlers(&mut self, tid: i32) -> Result<()> {
         if self.reset_wanted.is_empty() {
             return Ok(());
         }
@@ -166,17 +210,13 @@ impl Deputy {
         let numbers = std::mem::take(&mut self.reset_wanted);
         let calls: Vec<inject::Call> =
             numbers.iter().map(|&n| call(libc::SYS_rt_sigaction, &[n as u64, scratch, 0, 8])).collect();
-        let mask = at("mask", self.tracee.signal_mask())?;
-        at("mask", self.tracee.set_signal_mask(inject::QUIET))?;
         self.memory.write(scratch, &[0; 32]);
-        let reset = self.inject(&calls);
-        at("mask", self.tracee.set_signal_mask(mask))?;
-        reset.map(drop)
+        self.inject_quietly(tid, &calls).map(drop)
     }
 
     /// Handlers that act once, when the process goes on by itself here: gone if their signal was delivered abroad, in place if it comes
-    /// now. The thread must be halted with its signals blocked.
-    pub(super) fn settle_once(&mut self, undelivered: &[Vec<u8>]) -> Result<()> {
+    /// now. The thread `tid` must be halted with its signals blocked.
+    pub(super) fn settle_once(&mut self, tid: i32, undelivered: &[Vec<u8>]) -> Result<()> {
         let comes = |n: i32| undelivered.iter().any(|i| i32::from(i[0]) == n);
         let wanted = std::mem::take(&mut self.reset_wanted);
         let gone = wanted.iter().filter(|n| !comes(**n)).map(|n| (*n, vec![0; 32]));
@@ -188,33 +228,25 @@ impl Deputy {
             self.memory.write(place(i), action);
             calls.push(call(libc::SYS_rt_sigaction, &[*number as u64, place(i), 0, 8]));
         }
-        if calls.is_empty() { Ok(()) } else { self.inject(&calls).map(drop) }
+        if calls.is_empty() { Ok(()) } else { self.inject(tid, &calls).map(drop) }
     }
 
-    /// The guest is gone, the call it waited for still runs here: the signal ends that and is delivered by home's kernel.
-    fn signal_while_returning(&mut self, info: &SigInfo, regs: &pando_kernel::ptrace::Registers) -> Result<()> {
-        self.signals += 1;
-        self.sent.push_back((self.signals, *info));
-        if let Some(context) = &mut self.returning {
+    /// The guest is gone: the signal is delivered by home's kernel, and ends the call that the thread is still in.
+    fn signal_while_returning(&mut self, tid: i32, info: &SigInfo, regs: &Registers) -> Result<()> {
+        let thread = &mut self.threads[tid];
+        if let Some(context) = &mut thread.context {
             context.undelivered.push(info.to_vec());
         }
-        let code = regs.rax as i64;
-        let begun = self.flight.as_ref().is_some_and(|f| f.begun);
-        if begun && regs.rip == self.hole + inject::SINGLE_RETURN && self.broke_off(code).is_none() {
-            return at("continue", self.tracee.cont(0));
+        let flight = thread.flight.as_ref();
+        let broke_off = restart::broke_off(flight.map_or(0, |f| f.nr), regs.rax as i64);
+        if flight.is_some_and(|f| f.begun) && regs.rip == self.hole + inject::SINGLE_RETURN && broke_off.is_none() {
+            return at("continue", thread.tracee.cont(0));
         }
-        self.call_interrupted(self.broke_off(code).unwrap_or(-513))
+        self.call_interrupted(tid, broke_off.unwrap_or(restart::NOINTR))
     }
 
     /// It can't have seen more signals than were sent.
-    pub(super) fn check_signals(&self, seen: u64) -> Result<()> {
-        if seen > self.signals { Err(self.broken("more signals than there were")) } else { Ok(()) }
-    }
-
-    /// The guest has seen signals up to this number.
-    pub(super) fn signals_seen(&mut self, seen: u64) {
-        while self.sent.front().is_some_and(|s| s.0 <= seen) {
-            self.sent.pop_front();
-        }
+    pub(super) fn check_signals(&self, tid: i32, seen: u64) -> Result<()> {
+        if seen > self.threads[tid].signals { Err(self.broken("more signals than there were")) } else { Ok(()) }
     }
 }

@@ -1,77 +1,95 @@
-//! The last step of a move away: the context goes to the prepared node, and its first message is the commit.
+//! The last step of a move away: the threads go to the prepared node, and its first message is the commit.
 
-use super::freeze::Frozen;
 use super::offer::holds;
 use super::target::Prepared;
-use super::{Abroad, Deputy, HomeError, Result, Thread, at};
-use crate::channel::ChannelError;
-use crate::message::{Context, Down, Start, Up, said, signal_frames};
-use pando_kernel::ptrace::Stop;
+use super::thread::State;
+use super::{Abroad, Deputy, HomeError, Result, at};
+use crate::channel::{Channel, ChannelError};
+use crate::message::{Area, Context, Down, Run, Start, Up, said, signal_frames};
+use pando_kernel::ptrace::{self, Stop};
 use pando_kernel::{PAGE, clock, page_floor};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+/// Of so many threads the first instructions' pages go along; others fetch theirs.
+const EAGER_THREADS: usize = 16;
+
 impl Deputy {
-    /// Pages that the guest needs in its first microseconds.
-    fn eager(&self, frozen: &Frozen) -> (Vec<u64>, Vec<u8>) {
-        let r = &frozen.registers;
-        let wanted = [r.rip, r.rsp, r.rsp.wrapping_add(PAGE), r.rsp.wrapping_sub(256), r.fs_base, self.rseq.0, r.rbp];
-        let mut pages: Vec<u64> = wanted.iter().map(|&a| page_floor(a)).filter(|&a| a != 0).collect();
+    /// Pages that the guest needs in its first microseconds, those of rseq for every thread.
+    fn eager(&self, areas: &[Area]) -> Vec<u64> {
+        let mut pages: Vec<u64> = Vec::new();
+        for (i, context) in self.threads.iter().filter_map(|t| t.context.as_ref()).enumerate() {
+            pages.push(context.rseq.0);
+            if let Some(r) = ptrace::from_words(&context.registers).filter(|_| i < EAGER_THREADS) {
+                pages.extend([r.rip, r.rsp, r.rsp.wrapping_add(PAGE), r.rsp.wrapping_sub(256), r.fs_base, r.rbp]);
+            }
+        }
+        pages.iter_mut().for_each(|p| *p = page_floor(*p));
         pages.sort_unstable();
         pages.dedup();
-        pages.retain(|&a| frozen.areas.iter().any(|area| area.start <= a && a < area.end));
-        let mut bytes = Vec::new();
-        pages.retain(|&a| {
+        pages.retain(|&a| areas.iter().any(|area| area.start <= a && a < area.end));
+        pages
+    }
+
+    /// The first pages, and every thread.
+    fn send_threads(&mut self, chan: &mut Channel, areas: &[Area]) -> std::result::Result<(), ChannelError> {
+        self.frozen_bytes = 0;
+        for addr in self.eager(areas) {
             let mut page = [0; PAGE as usize];
-            let read = self.read_page_range(a, &mut page) == page.len();
-            if read {
-                bytes.extend_from_slice(&page);
+            if self.read_page_range(addr, &mut page) == page.len() {
+                self.frozen_bytes += PAGE;
+                chan.send(&Down::Pages(vec![Run { addr, pages: 1, zero: false }]), &[&page])?;
             }
-            read
-        });
-        (pages, bytes)
+        }
+        let first = self.pid;
+        let others = self.threads.ids().into_iter().filter(|&tid| tid != first);
+        for tid in std::iter::once(first).chain(others) {
+            let thread = &mut self.threads[tid];
+            let signals = thread.signals;
+            let Some(context) = &mut thread.context else { continue };
+            context.signals = signals;
+            for body in signal_frames(&context.undelivered) {
+                chan.send(&Down::Undelivered, &[&body])?;
+            }
+            chan.send(&Down::Thread(tid, context.clone()), &[&thread.xstate])?;
+        }
+        Ok(())
     }
 
     /// The handlers that a guest needs: those there are, and those that act once for a signal that it has yet to get.
-    fn handlers_for(&self, context: &Context) -> Vec<(i32, Vec<u8>)> {
-        let comes = |n: i32| context.undelivered.iter().any(|i| i32::from(i[0]) == n);
+    fn handlers_for(&self) -> Vec<(i32, Vec<u8>)> {
+        let has = |c: &Context, n: i32| c.undelivered.iter().any(|i| i32::from(i[0]) == n);
+        let comes = |n: i32| self.threads.iter().filter_map(|t| t.context.as_ref()).any(|c| has(c, n));
         let once = self.spent.iter().filter(|(n, _)| comes(**n));
         self.handlers.iter().chain(once).map(|(s, h)| (*s, h.clone())).collect()
     }
 
     /// Starts the guest at a prepared node and waits for its first message: the commit.
-    pub(super) fn start_at(&mut self, mut prepared: Prepared, frozen: &Frozen, copy_all: bool) -> Result<()> {
+    pub(super) fn start_at(&mut self, mut prepared: Prepared, areas: &[Area]) -> Result<()> {
         let node = prepared.node.clone();
         let failed = |source| HomeError::Target { node: node.clone(), source };
-        if copy_all || !prepared.post_copy {
-            let present = self.present_pages(&frozen.areas)?;
+        prepared.chan.send(&Down::Areas(areas.to_vec()), &[]).map_err(failed)?;
+        if !prepared.post_copy {
+            let present = self.present_pages(areas)?;
             self.copy_everything(&mut prepared.chan, &present, &node)?;
         }
-        let (eager, bytes) = self.eager(frozen);
-        if self.thread == Thread::Halted
-            && let Some(Stop::Gone(status)) = at("wait", self.tracee.wait(false))?
+        if self.threads[self.pid].state == State::Halted
+            && let Some(Stop::Gone(status)) = at("wait", self.threads[self.pid].tracee.wait(false))?
         {
             return Err(HomeError::Ended(status));
         }
-        self.frozen_bytes = bytes.len() as u64;
-        for body in signal_frames(&frozen.context.undelivered) {
-            prepared.chan.send(&Down::Undelivered, &[&body]).map_err(failed)?;
-        }
+        self.send_threads(&mut prepared.chan, areas).map_err(failed)?;
         let start = Start {
-            context: frozen.context.clone(),
-            areas: frozen.areas.clone(),
             brk: self.brk,
-            handlers: self.handlers_for(&frozen.context),
+            handlers: self.handlers_for(),
             ignored: self.ignored,
-            altstack: frozen.altstack.clone(),
-            eager,
-            paused: self.thread == Thread::JobStopped,
-            signals: self.signals,
+            timers: self.timers,
+            paused: self.job_stopped(),
             clock: clock::monotonic_ns().saturating_sub(self.froze.elapsed().as_nanos() as u64),
             calls: self.last_seq,
             cpu_abroad_ns: self.cpu_by_node.values().sum(),
         };
-        prepared.chan.send(&Down::Start(Box::new(start)), &[&frozen.xstate, &bytes]).map_err(failed)?;
+        prepared.chan.send(&Down::Start(Box::new(start)), &[]).map_err(failed)?;
         holds(&self.order).at("send");
         let limit = Duration::from_millis(self.order.limits.freeze_ms);
         let begun = Instant::now();
@@ -97,13 +115,15 @@ impl Deputy {
             return Err(failed(ChannelError::Closed));
         }
         // The commit. From here on the process must not outlive its helper: part of its memory will be elsewhere.
-        if self.thread != Thread::JobStopped && self.thread != Thread::InCall && self.thread != Thread::Parked {
-            at("set EXITKILL", self.tracee.set_options(libc::PTRACE_O_EXITKILL))?;
+        // (One thread that is killed takes all along.)
+        for thread in self.threads.iter().filter(|t| t.state == State::Halted) {
+            let options = libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACECLONE;
+            at("set EXITKILL", thread.tracee.set_options(options))?;
         }
         self.abroad =
             Some(Abroad { node, chan: prepared.chan, push: VecDeque::new(), cpu_ns: 0, since: Instant::now() });
         self.thawed = self.froze.elapsed();
-        let push = self.present_pages(&frozen.areas)?;
+        let push = self.present_pages(areas)?;
         if let Some(abroad) = &mut self.abroad {
             abroad.push = push.into();
         }

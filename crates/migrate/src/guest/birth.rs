@@ -1,0 +1,231 @@
+//! Threads that the program makes and ends: home has done so already (docs/decisions/0012).
+
+use super::thread::GuestThread;
+use super::{Guest, GuestError, Held, Result, at};
+use crate::layout::TABLE;
+use crate::message::{Context, Up};
+use pando_calls::Memory;
+use pando_kernel::inject::{self, call};
+use pando_kernel::procfs;
+use pando_kernel::ptrace::{Registers, Stop, Tracee};
+
+/// Bytes of `struct clone_args` that we understand (its first version has 64, later fields must be 0).
+const CLONE_ARGS: usize = 88;
+
+/// What clone(2) and clone3(2) ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Birth {
+    pub flags: u64,
+    /// Stack pointer of the child, 0: its parent's.
+    pub stack: u64,
+    pub parent_tid: u64,
+    pub child_tid: u64,
+    pub tls: u64,
+}
+
+impl Birth {
+    /// As the arguments of clone(2).
+    pub fn args(&self) -> [u64; 6] {
+        [self.flags, self.stack, self.parent_tid, self.child_tid, self.tls, 0]
+    }
+
+    pub fn of(args: &[u64; 6]) -> Birth {
+        let [flags, stack, parent_tid, child_tid, tls, _] = *args;
+        Birth { flags, stack, parent_tid, child_tid, tls }
+    }
+
+    /// From `struct clone_args`. None: it asks for something else.
+    fn of_clone3(bytes: &[u8]) -> Option<Birth> {
+        let mut words = [0u64; CLONE_ARGS / 8];
+        for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = u64::from_le_bytes(bytes.try_into().ok()?);
+        }
+        let [flags, _, child_tid, parent_tid, exit_signal, stack, size, tls, set_tid, set_size, cgroup] = words;
+        let odd = [exit_signal, set_tid, set_size, cgroup].iter().any(|&w| w != 0);
+        let flags_fit = flags >> 32 == 0 && flags & 0xff == 0;
+        let stack = if stack == 0 { 0 } else { stack.checked_add(size)? };
+        (!odd && flags_fit && bytes.len() <= CLONE_ARGS).then_some(Birth { flags, stack, parent_tid, child_tid, tls })
+    }
+}
+
+/// What the program's thread asks for in `held`, if it can be read.
+pub(super) enum Asked {
+    Birth(Birth),
+    /// A page of its arguments is not here.
+    NotHere(u64),
+    /// Not a thread like the others.
+    Else,
+}
+
+impl Guest {
+    pub(super) fn asked_birth(&self, held: &Held, view: &mut dyn Memory) -> Asked {
+        let birth = if held.nr == libc::SYS_clone3 as u64 {
+            let mut bytes = vec![0; (held.args[1] as usize).min(CLONE_ARGS + 1)];
+            let got = view.read(held.args[0], &mut bytes);
+            if got < bytes.len() {
+                return Asked::NotHere(held.args[0] + got as u64);
+            }
+            Birth::of_clone3(&bytes)
+        } else {
+            Some(Birth::of(&held.args))
+        };
+        match birth.filter(|b| crate::home::is_thread(b.flags)) {
+            Some(birth) => Asked::Birth(birth),
+            None => Asked::Else,
+        }
+    }
+
+    /// Home has made the thread `born`: here it is made by `tid`, which is held in the call.
+    pub(super) fn give_birth(&mut self, tid: i32, held: &Held, birth: Birth, born: i32) -> Result<()> {
+        if born <= 1 || self.threads.has(born) {
+            return Err(GuestError::Protocol(format!("a new thread with the id {born}")));
+        }
+        self.get_out(tid, held, i64::from(born))?;
+        let parent = self.threads[tid].tracee;
+        let mut regs = at("registers", parent.registers())?;
+        let mask = at("mask", parent.signal_mask())?;
+        at("mask", parent.set_signal_mask(inject::QUIET))?;
+        match self.make_thread(tid, &regs, born)? {
+            Ok(child) => {
+                let mut theirs = regs;
+                (theirs.rax, theirs.orig_rax) = (0, u64::MAX);
+                theirs.rsp = if birth.stack == 0 { regs.rsp } else { birth.stack };
+                if birth.flags & libc::CLONE_SETTLS as u64 != 0 {
+                    theirs.fs_base = birth.tls;
+                }
+                let mut thread = GuestThread::new(born, child);
+                thread.home_mask = self.threads[tid].home_mask;
+                if birth.flags & libc::CLONE_CHILD_CLEARTID as u64 != 0 {
+                    thread.tid_address = birth.child_tid;
+                    let wanted = [call(libc::SYS_set_tid_address, &[birth.child_tid])];
+                    self.inject_in(child, &regs, &wanted)?;
+                }
+                at("registers", child.set_registers(&theirs))?;
+                at("mask", child.set_signal_mask(mask))?;
+                self.threads.insert(thread);
+                self.go_on(born)?;
+            }
+            Err(error) => {
+                // This kernel has no room for it: as if home's had not had any.
+                self.bury(born)?;
+                regs.rax = error as u64;
+            }
+        }
+        at("registers", parent.set_registers(&regs))?;
+        at("mask", parent.set_signal_mask(mask))?;
+        self.go_on(tid)
+    }
+
+    /// Has the stopped thread `tid` make one with this id. The inner error is the kernel's.
+    fn make_thread(&mut self, tid: i32, base: &Registers, born: i32) -> Result<std::result::Result<Tracee, i64>> {
+        at("choose a thread id", self.body.next_tid(born))?;
+        let parent = self.threads[tid].tracee;
+        let made = inject::clone_thread(parent, &self.memory, base, self.hole, self.hole + TABLE)?;
+        if let Ok(child) = made
+            && at("its thread id", procfs::innermost_tid(child.tid))? != born
+        {
+            return Err(GuestError::Protocol(format!("the id {born} for a thread, which is taken here")));
+        }
+        Ok(made)
+    }
+
+    /// A thread that came along from home, at the start: made by the first one.
+    pub(super) fn bring_thread(&mut self, base: &Registers, tid: i32, context: &Context) -> Result<()> {
+        let made = self.make_thread(self.offer.pid, base, tid)?;
+        let child = made.map_err(|e| {
+            let e = std::io::Error::from_raw_os_error(-e as i32);
+            GuestError::Protocol(format!("more threads than this machine has room for: {e}"))
+        })?;
+        self.threads.insert(GuestThread::new(tid, child));
+        self.restore_thread_state(base, tid, context)
+    }
+
+    /// Ends home's half of a thread that could not be made here.
+    fn bury(&mut self, born: i32) -> Result<()> {
+        self.seq += 1;
+        self.stillborn.insert(self.seq);
+        let (nr, signals) = (libc::SYS_exit as u64, 0);
+        let up = Up::Call { tid: born, seq: self.seq, nr, args: [0; 6], inputs: Vec::new(), signals };
+        self.send(&up, &[])
+    }
+
+    /// The thread has ended at home: now it may end here, which is what those see that wait for it.
+    pub(super) fn let_end(&mut self, tid: i32, held: &Held) -> Result<()> {
+        self.threads[tid].ending = true;
+        self.run_natively(tid, held)
+    }
+
+    /// A thread is gone here.
+    pub(super) fn thread_gone(&mut self, tid: i32, status: i32) -> Result<()> {
+        if tid == self.offer.pid || !self.threads[tid].ending {
+            return Err(GuestError::Died(status));
+        }
+        self.threads.remove(tid);
+        if self.leaving.freezing() { self.freeze_if_all_stopped() } else { Ok(()) }
+    }
+
+    /// Answers a held call and has its thread stop before it runs on.
+    pub(super) fn get_out(&mut self, tid: i32, held: &Held, ret: i64) -> Result<()> {
+        self.interrupt(tid)?;
+        self.answer(held.id, ret)?;
+        loop {
+            match at("wait", self.threads[tid].tracee.wait(true))? {
+                Some(Stop::Event(_)) => break,
+                Some(Stop::Gone(status)) => return Err(GuestError::Died(status)),
+                Some(Stop::Signal(signal)) => {
+                    self.deliver(tid, signal)?;
+                    if self.threads[tid].stopped {
+                        // It is held for home to judge the signal. The stop that was asked for comes while calls are injected.
+                        break;
+                    }
+                }
+                _ => at("continue", self.threads[tid].tracee.cont(0))?,
+            }
+        }
+        self.threads[tid].interrupting = false;
+        Ok(())
+    }
+
+    /// Lets a thread run that we have stopped for a moment, unless it is to stand still.
+    pub(super) fn go_on(&mut self, tid: i32) -> Result<()> {
+        let thread = &mut self.threads[tid];
+        if thread.for_home || self.paused || self.leaving.freezing() {
+            thread.stopped = true;
+            return Ok(());
+        }
+        thread.stopped = false;
+        at("continue", thread.tracee.cont(0))
+    }
+
+    /// Runs calls in a stopped thread.
+    pub(super) fn inject_in(&self, tracee: Tracee, base: &Registers, calls: &[inject::Call]) -> Result<Vec<i64>> {
+        Ok(inject::table_calls(tracee, &self.memory, base, self.hole, self.hole + TABLE, calls)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(words: &[u64]) -> Vec<u8> {
+        words.iter().flat_map(|w| w.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn clone3_is_clone_with_the_end_of_the_stack() {
+        let flags = u64::from(inject::THREAD_FLAGS) | libc::CLONE_SETTLS as u64;
+        let asked = Birth::of_clone3(&bytes(&[flags, 0x40, 0x30, 0x40, 0, 0x10000, 0x8000, 0x99])).expect("a thread");
+        assert_eq!(asked.args(), [flags, 0x18000, 0x40, 0x30, 0x99, 0]);
+        assert_eq!(Birth::of(&asked.args()), asked);
+    }
+
+    #[test]
+    fn more_than_a_thread_is_something_else() {
+        let flags = u64::from(inject::THREAD_FLAGS);
+        for odd in [[flags, 0, 0, 0, 17, 0, 0, 0], [flags | 1 << 33, 0, 0, 0, 0, 0, 0, 0]] {
+            assert_eq!(Birth::of_clone3(&bytes(&odd)), None, "{odd:x?}");
+        }
+        assert_eq!(Birth::of_clone3(&bytes(&[flags, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0])), None);
+        assert_eq!(Birth::of_clone3(&bytes(&[flags, 0, 0, 0, 0, u64::MAX, 2, 0])), None);
+    }
+}

@@ -1,0 +1,138 @@
+//! The threads of a guest.
+
+use super::{Attach, Held};
+use crate::message::Down;
+use pando_kernel::ptrace::Tracee;
+use pando_kernel::signal::SigInfo;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::{Index, IndexMut};
+
+/// One thread.
+pub(crate) struct GuestThread {
+    /// Its id at home and in the sandbox.
+    pub tid: i32,
+    /// It as this machine sees it.
+    pub tracee: Tracee,
+    pub call: Option<Held>,
+    /// Signals that its deputy blocks, as far as that has been told.
+    pub home_mask: u64,
+    /// The next notification is this call, already running at home.
+    pub attach: Option<Attach>,
+    /// Signals that wait until it has come: a handler that ran first could make the same call, and take its answer.
+    pub waiting: Vec<SigInfo>,
+    /// Signals that are undelivered, but not in this kernel's queue, which is full.
+    pub unqueued: VecDeque<i32>,
+    /// Its reply, when that came first.
+    pub early: Option<(Down, Vec<u8>)>,
+    pub signals: u64,
+    pub undelivered: Vec<SigInfo>,
+    /// The restart code in its registers is one that home sent.
+    pub broke_off: bool,
+    /// A ptrace stop has been asked for and not been seen.
+    pub interrupting: bool,
+    /// It is in a ptrace stop that we keep.
+    pub stopped: bool,
+    /// It stays in that stop whatever comes: home judges its signal.
+    pub for_home: bool,
+    /// It has ended at home and is ending here.
+    pub ending: bool,
+    /// After the next signal delivery, restore this mask in its frame (see stops.rs).
+    pub frame_mask: Option<u64>,
+    /// Where the kernel writes 0 when it ends.
+    pub tid_address: u64,
+    pub cpu_before_ns: u64,
+}
+
+impl GuestThread {
+    pub fn new(tid: i32, tracee: Tracee) -> Self {
+        GuestThread {
+            tid,
+            tracee,
+            call: None,
+            home_mask: 0,
+            attach: None,
+            waiting: Vec::new(),
+            unqueued: VecDeque::new(),
+            early: None,
+            signals: 0,
+            undelivered: Vec::new(),
+            broke_off: false,
+            interrupting: false,
+            stopped: true,
+            for_home: false,
+            ending: false,
+            frame_mask: None,
+            tid_address: 0,
+            cpu_before_ns: 0,
+        }
+    }
+}
+
+/// All threads of a guest, by the ids that home knows. Inside the helper ids are those of threads that are there.
+#[derive(Default)]
+pub(crate) struct Threads {
+    all: BTreeMap<i32, GuestThread>,
+    /// This machine's ids.
+    here: BTreeMap<i32, i32>,
+}
+
+impl Threads {
+    pub fn insert(&mut self, thread: GuestThread) {
+        self.here.insert(thread.tracee.tid, thread.tid);
+        self.all.insert(thread.tid, thread);
+    }
+
+    pub fn remove(&mut self, tid: i32) {
+        if let Some(thread) = self.all.remove(&tid) {
+            self.here.remove(&thread.tracee.tid);
+        }
+    }
+
+    /// The thread that this machine calls `here`.
+    pub fn known_here(&self, here: i32) -> Option<i32> {
+        self.here.get(&here).copied()
+    }
+
+    pub fn has(&self, tid: i32) -> bool {
+        self.all.contains_key(&tid)
+    }
+
+    pub fn ids(&self) -> Vec<i32> {
+        self.all.keys().copied().collect()
+    }
+
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &GuestThread> {
+        self.all.values()
+    }
+
+    /// All stand still, and none is on its way out.
+    pub fn all_stopped(&self) -> bool {
+        self.iter().all(|t| t.stopped && !t.ending)
+    }
+
+    /// Ids that fulfil a condition.
+    pub fn which(&self, condition: impl Fn(&GuestThread) -> bool) -> Vec<i32> {
+        self.iter().filter(|t| condition(t)).map(|t| t.tid).collect()
+    }
+}
+
+impl Index<i32> for Threads {
+    type Output = GuestThread;
+
+    fn index(&self, tid: i32) -> &GuestThread {
+        &self.all[&tid]
+    }
+}
+
+impl IndexMut<i32> for Threads {
+    fn index_mut(&mut self, tid: i32) -> &mut GuestThread {
+        match self.all.get_mut(&tid) {
+            Some(thread) => thread,
+            None => unreachable!("thread {tid} of the guest is not known"),
+        }
+    }
+}
