@@ -20,7 +20,7 @@ static void destroy_again(void *value) {
 static void leave(long number, int depth) {
     pthread_cleanup_push(append, (void *)(long)('a' + 2 - depth));
     if (depth > 0) leave(number, depth - 1);
-    else pthread_exit((void *)(number * 3));
+    else if (number >= 0) pthread_exit((void *)(number * 3));
     pthread_cleanup_pop(0);
 }
 static void *work(void *number) {
