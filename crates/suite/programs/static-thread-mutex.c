@@ -1,0 +1,3 @@
+/* As thread-mutex, statically linked. */
+// suite: flags -static -pthread
+#include "thread-mutex.c"

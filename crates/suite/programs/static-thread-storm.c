@@ -1,0 +1,3 @@
+/* As thread-storm, statically linked. */
+// suite: flags -static -pthread
+#include "thread-storm.c"

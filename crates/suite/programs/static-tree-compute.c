@@ -1,0 +1,3 @@
+/* As tree-compute, statically linked. */
+// suite: flags -static
+#include "tree-compute.c"

@@ -1,0 +1,3 @@
+/* As tree-script, statically linked. */
+// suite: flags -static
+#include "tree-script.c"
