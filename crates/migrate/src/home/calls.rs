@@ -115,8 +115,15 @@ impl Deputy {
                 self.grow_stack(tid)?;
                 let thread = &mut self.threads[tid];
                 let Some(flight) = &mut thread.flight else { return Ok(()) };
-                flight.begun = true;
                 let wanted = inject::Call { nr: flight.nr, args: flight.args };
+                if matches!(pando_calls::class(wanted.nr, &wanted.args), Class::Memory) {
+                    // One after the other: abroad they are made in the order of the answers.
+                    if self.changing_map.is_some() {
+                        return Ok(());
+                    }
+                    self.changing_map = Some(tid);
+                }
+                flight.begun = true;
                 if wanted.nr == libc::SYS_clone as u64 {
                     return self.bear(tid);
                 }
@@ -186,7 +193,12 @@ impl Deputy {
     }
 
     /// The call in flight has returned.
-    pub(super) fn call_done(&mut self, tid: i32, mut ret: i64) -> Result<()> {
+    pub(super) fn call_done(&mut self, tid: i32, ret: i64) -> Result<()> {
+        self.call_returned(tid, ret)?;
+        self.map_has_changed(tid)
+    }
+
+    fn call_returned(&mut self, tid: i32, mut ret: i64) -> Result<()> {
         self.threads[tid].halt();
         self.threads[tid].starved = 0;
         self.reset_handlers(tid)?;
@@ -210,6 +222,23 @@ impl Deputy {
             return self.call_ended_at_home(tid, Some(ret), None);
         }
         self.reply(tid, &flight, ret, outputs)
+    }
+
+    /// If it was the thread `tid` that changed the map, the next one may.
+    fn map_has_changed(&mut self, tid: i32) -> Result<()> {
+        if self.changing_map != Some(tid) {
+            return Ok(());
+        }
+        self.changing_map = None;
+        let waits = |t: &&super::thread::DeputyThread| {
+            let memory = |f: &Flight| !f.begun && matches!(pando_calls::class(f.nr, &f.args), Class::Memory);
+            t.state == State::Halted && t.tracee.tid != tid && t.flight.as_ref().is_some_and(memory)
+        };
+        let next = self.threads.iter().find(waits).map(|t| t.tracee.tid);
+        match next {
+            Some(next) => self.begin(next),
+            None => Ok(()),
+        }
     }
 
     /// What a call may write. Asked before it is made: the kernel may write a length that is larger than the buffer.
@@ -274,7 +303,7 @@ impl Deputy {
         }
         let thread = &mut self.threads[tid];
         thread.halt();
-        let Some(flight) = thread.flight.take() else { return Ok(()) };
+        let Some(flight) = thread.flight.take() else { return self.map_has_changed(tid) };
         let code = if flight.begun { code } else { restart::NOINTR };
         thread.starved = if code == restart::NOINTR { thread.starved + 1 } else { 0 };
         if code == restart::BLOCK && flight.nr != libc::SYS_restart_syscall as u64 {
@@ -284,14 +313,15 @@ impl Deputy {
         self.put_over_held(&outputs);
         self.apply_held();
         if self.returning {
-            return self.call_ended_at_home(tid, None, Some(code));
+            self.call_ended_at_home(tid, None, Some(code))?;
+            return self.map_has_changed(tid);
         }
         for (addr, bytes) in &outputs {
             self.send_output(*addr, bytes)?;
         }
         self.tell(&Down::Interrupted { seq: flight.seq, code }, &[])?;
         self.threads[tid].last_reply = Some(Answered { seq: flight.seq, ret: code, broken_off: true, outputs });
-        Ok(())
+        self.map_has_changed(tid)
     }
 
     /// What a call changed that the engine must know.

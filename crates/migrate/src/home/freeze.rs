@@ -152,6 +152,7 @@ impl Deputy {
             spent: BTreeMap::new(),
             arriving: Vec::new(),
             abroad: None,
+            changing_map: None,
             held: BTreeMap::new(),
             stack_wanted: None,
             stack_low: 0,

@@ -149,6 +149,8 @@ pub(crate) struct Deputy {
     /// Signals that come back with the thread that comes next.
     pub arriving: Vec<Vec<u8>>,
     pub abroad: Option<Abroad>,
+    /// The thread that makes a memory call now.
+    pub changing_map: Option<i32>,
     /// Written pages that wait because a call in flight may be writing them too.
     pub held: BTreeMap<u64, Vec<u8>>,
     /// Stack address that home must have.

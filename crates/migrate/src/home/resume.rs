@@ -282,21 +282,25 @@ impl Deputy {
         Ok(out)
     }
 
-    /// Queues signals for the process, or for this thread if they were sent to it alone, many at once: others may send meanwhile.
+    /// Queues signals for the process or, of several threads, for the one that home's kernel had chosen; many at once, since others may send
+    /// meanwhile. Only the first thread may say of signals of any kind who sent them.
     fn queue(&self, tid: i32, infos: &[Vec<u8>]) -> Result<()> {
+        let alone = self.threads.len() == 1 && !self.released;
+        let first = self.threads.has(self.pid) && self.threads[self.pid].state == State::Halted;
+        let by = if first { self.pid } else { tid };
         let scratch = self.hole + SCRATCH;
         for batch in infos.chunks((PAGE / 128) as usize) {
             self.memory.write(scratch, &batch.concat());
             let places = (0u64..).map(|i| scratch + i * 128);
             let send = |(info, at): (&Vec<u8>, u64)| {
                 let (pid, number) = (self.pid as u64, u64::from(info[0]));
-                match SigInfo::try_from(info.as_slice()).is_ok_and(|i| signal::is_for_thread(&i)) {
-                    true => call(libc::SYS_rt_tgsigqueueinfo, &[pid, tid as u64, number, at]),
-                    false => call(libc::SYS_rt_sigqueueinfo, &[pid, number, at]),
+                match alone {
+                    true => call(libc::SYS_rt_sigqueueinfo, &[pid, number, at]),
+                    false => call(libc::SYS_rt_tgsigqueueinfo, &[pid, tid as u64, number, at]),
                 }
             };
             let calls: Vec<Call> = batch.iter().zip(places).map(send).collect();
-            self.inject(tid, &calls)?;
+            self.inject(by, &calls)?;
         }
         Ok(())
     }
@@ -357,21 +361,28 @@ impl Deputy {
             let fill = call(libc::SYS_munmap, &[self.hole, HOLE_BYTES]);
             inject::step_call(self.threads[tid].tracee, &self.threads[tid].base, self.syscall_ip, &fill)?;
         }
-        for (tid, context) in ready {
-            let thread = &self.threads[tid];
+        for (tid, context) in &ready {
+            let thread = &self.threads[*tid];
             let tracee = thread.tracee;
             let registers = ptrace::from_words(&context.registers).unwrap_or(thread.base);
             tracee.set_xstate(&thread.xstate).map_err(|e| self.unusable("extended state", e))?;
             at("mask", tracee.set_signal_mask(context.mask))?;
             // Last: without them it can't go on, so nobody ever sees it half restored.
             tracee.set_registers(&registers).map_err(|e| self.unusable("registers", e))?;
+        }
+        for (tid, _) in ready {
+            let tracee = self.threads[tid].tracee;
             if alone && !spoiled.is_empty() {
                 at("let it live on by itself", tracee.set_options(0))?;
                 at("continue", tracee.cont(0))?;
                 self.arrived_home();
                 self.escort(tracee, std::mem::take(&mut spoiled))?;
             } else {
-                at("let it go", tracee.detach(0))?;
+                match tracee.detach(0) {
+                    // Another one that runs already has ended the process.
+                    Err(e) if e.raw_os_error() == Some(libc::ESRCH) && !alone => {}
+                    other => at("let it go", other)?,
+                }
             }
             self.threads.remove(tid);
         }
