@@ -219,7 +219,8 @@ impl Deputy {
             self.threads[tid].restart = None;
         }
         if self.returning {
-            return self.call_ended_at_home(tid, Some(ret), None);
+            self.call_ended_at_home(tid, Some(ret), None);
+            return Ok(());
         }
         self.reply(tid, &flight, ret, outputs)
     }
@@ -313,7 +314,7 @@ impl Deputy {
         self.put_over_held(&outputs);
         self.apply_held();
         if self.returning {
-            self.call_ended_at_home(tid, None, Some(code))?;
+            self.call_ended_at_home(tid, None, Some(code));
             return self.map_has_changed(tid);
         }
         for (addr, bytes) in &outputs {

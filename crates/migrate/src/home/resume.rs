@@ -47,10 +47,7 @@ impl Deputy {
         registers.cs = thread.base.cs;
         registers.ss = thread.base.ss;
         thread.signals_seen(context.signals);
-        context.undelivered.extend(thread.sent.drain(..).map(|(_, info)| info.to_vec()));
-        self.settle_call(tid, &mut context, &mut registers);
         context.registers = ptrace::to_words(&registers);
-        let thread = &mut self.threads[tid];
         (thread.context, thread.xstate) = (Some(Box::new(context)), xstate);
         Ok(())
     }
@@ -64,6 +61,9 @@ impl Deputy {
         self.timers = timers;
         self.let_guest_go(cpu_ns);
         self.returning = true;
+        for tid in self.threads.ids() {
+            self.settle(tid);
+        }
         self.set_phase("resume");
         holds(&self.order).at("resume");
         let next = self.wish.as_mut().and_then(|w| w.prepared.take());
@@ -81,24 +81,22 @@ impl Deputy {
         self.set_phase("home");
     }
 
-    /// The guest left while the thread waited for a call: has that been answered meanwhile?
-    fn settle_call(&mut self, tid: i32, context: &mut Context, registers: &mut Registers) {
-        let Some(seq) = context.in_call else { return };
+    /// What the guest had not seen when it left: signals, and the answer to the call that the thread waited for.
+    fn settle(&mut self, tid: i32) {
         let thread = &mut self.threads[tid];
-        if thread.flight.as_ref().is_some_and(|f| f.seq == seq) {
+        let Some(context) = &mut thread.context else { return };
+        context.undelivered.extend(thread.sent.drain(..).map(|(_, info)| info.to_vec()));
+        let Some(seq) = context.in_call.filter(|&seq| thread.flight.as_ref().is_none_or(|f| f.seq != seq)) else {
             return;
-        }
+        };
         context.in_call = None;
         // Without a kept answer it was never begun: the code in the registers makes the kernel run it again.
-        if let Some(answer) = thread.last_reply.take().filter(|a| a.seq == seq) {
-            registers.rax = answer.ret as u64;
-            if !answer.broken_off {
-                registers.orig_rax = u64::MAX;
-            }
-            self.put_over_held(&answer.outputs);
-            for (addr, bytes) in &answer.outputs {
-                self.memory.write(*addr, bytes);
-            }
+        let Some(answer) = thread.last_reply.take().filter(|a| a.seq == seq) else { return };
+        let (ret, code) = if answer.broken_off { (None, Some(answer.ret)) } else { (Some(answer.ret), None) };
+        self.call_ended_at_home(tid, ret, code);
+        self.put_over_held(&answer.outputs);
+        for (addr, bytes) in &answer.outputs {
+            self.memory.write(*addr, bytes);
         }
     }
 
@@ -166,9 +164,9 @@ impl Deputy {
     }
 
     /// The call that outlived the guest has ended: with a result, or broken off.
-    pub(super) fn call_ended_at_home(&mut self, tid: i32, ret: Option<i64>, code: Option<i64>) -> Result<()> {
-        let Some(context) = &mut self.threads[tid].context else { return Ok(()) };
-        let Some(mut registers) = ptrace::from_words(&context.registers) else { return Ok(()) };
+    pub(super) fn call_ended_at_home(&mut self, tid: i32, ret: Option<i64>, code: Option<i64>) {
+        let Some(context) = &mut self.threads[tid].context else { return };
+        let Some(mut registers) = ptrace::from_words(&context.registers) else { return };
         match (ret, code) {
             (Some(ret), _) => {
                 registers.rax = ret as u64;
@@ -179,7 +177,6 @@ impl Deputy {
         }
         context.in_call = None;
         context.registers = ptrace::to_words(&registers);
-        Ok(())
     }
 
     /// Everything is here: lets those threads go on by themselves that are free. True when that was the last one.
