@@ -8,6 +8,7 @@
 
 pub mod aftermath;
 pub mod api;
+pub mod built;
 pub mod command;
 pub mod evidence;
 pub mod faults;

@@ -104,7 +104,7 @@ fn parse(number: &str, line: &str) -> io::Result<i32> {
     number.parse().map_err(|_| io::Error::other(format!("`{line}`: not a number")))
 }
 
-fn modified(path: &Path) -> SystemTime {
+pub(crate) fn modified(path: &Path) -> SystemTime {
     fs::metadata(path).and_then(|m| m.modified()).unwrap_or(SystemTime::now())
 }
 

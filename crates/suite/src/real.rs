@@ -1,5 +1,6 @@
 //! Real programs of the system, on data that we make.
 
+use crate::built::RECIPES;
 use crate::command::Task;
 use crate::program::Ends;
 use crate::random::Random;
@@ -24,7 +25,7 @@ type Entry = (&'static str, &'static str, &'static [&'static str], bool);
 const ROWS: &str = "input/rows.csv";
 const LARGE: &str = "input/large";
 
-/// Inputs lie in `input/`: `text` (2 MB of lines), `wide` (6 MB), `large` (40 MB), `text.gz` (`large` packed), `rows.csv`, `many.c`, the scripts, and what they need.
+/// Inputs lie in `input/`: `text` (2 MB of lines), `wide` (6 MB), `large` (40 MB), `text.gz` (`large` packed), `rows.csv`, `many.c`, `part-1.c` to `part-8.c`, the scripts, and what they need.
 const TABLE: &[Entry] = &[
     ("python3", "python3", &["-I", "input/work.py"], false),
     ("perl", "perl", &["input/work.pl", "input/text"], false),
@@ -41,6 +42,12 @@ const TABLE: &[Entry] = &[
     ("sed", "sed", &["-E", "s/([a-z]+) ([a-z]+)/\\2 \\1/g; s/(oo|ba)+/<&>/g; /^qu/d", "input/wide"], false),
     ("grep", "grep", &["-c", "-E", "(ab|ba|oo|qu)(.*[aeiou])z.*9$", LARGE, LARGE, LARGE, LARGE], false),
     ("bash", "bash", &["input/work.sh"], false),
+    ("bash-pipelines", "bash", &["input/pipelines.sh"], false),
+    ("python3-threads", "python3", &["-I", "input/threads.py"], false),
+    ("node", "node", &["input/workers.js"], false),
+    ("xz-threads", "xz", &["-T4", "--block-size=250KiB", "-6", "-c", "input/wide"], false),
+    ("sort-threads", "sort", &["--parallel=4", "-S", "200M", "-k2", LARGE, LARGE, "-o", "sorted"], false),
+    ("make", "make", &["-s", "-j4", "-f", "input/work.mk"], false),
 ];
 
 /// All tasks, with their inputs made in `dir`.
@@ -61,7 +68,26 @@ pub fn tasks(dir: &Path) -> io::Result<Found> {
         }
         None => found.missing.push("cc1: gcc is not installed".into()),
     }
+    match java() {
+        // Without the file of counters that it would share with whoever watches it.
+        Ok(exe) => found.tasks.push(task("java", exe, &["-XX:-UsePerfData", "input/Threads.java"], dir, false)),
+        Err(why) => found.missing.push(format!("java: {why}")),
+    }
+    for recipe in RECIPES {
+        match recipe.make()? {
+            Ok(exe) => found.tasks.push(task(recipe.name, exe, &[], dir, false)),
+            Err(why) => found.missing.push(format!("{}: {why}", recipe.name)),
+        }
+    }
     Ok(found)
+}
+
+/// A java that can run a source file; or why there is none.
+fn java() -> Result<PathBuf, &'static str> {
+    let exe = executable("java").ok_or("java is not installed")?;
+    let modules = Command::new(&exe).arg("--list-modules").output().map_err(|_| "java can't be run")?;
+    let compiles = String::from_utf8_lossy(&modules.stdout).lines().any(|l| l.starts_with("jdk.compiler@"));
+    if compiles { Ok(exe) } else { Err("it has no compiler") }
 }
 
 fn task(name: &str, exe: PathBuf, args: &[&str], dir: &Path, stdin: bool) -> Task {
@@ -128,7 +154,10 @@ fn make_inputs(dir: &Path) -> io::Result<()> {
     fs::write(dir.join("large"), text.repeat(20))?;
     fs::write(dir.join("text"), &text)?;
     fs::write(dir.join("rows.csv"), rows)?;
-    fs::write(dir.join("many.c"), c_source(&mut random))?;
+    fs::write(dir.join("many.c"), c_source(&mut random, 130))?;
+    for part in 1..=8 {
+        fs::write(dir.join(format!("part-{part}.c")), c_source(&mut random, 12))?;
+    }
     for (name, contents) in SCRIPTS {
         fs::write(dir.join(name), contents)?;
     }
@@ -138,10 +167,10 @@ fn make_inputs(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A C file that keeps a compiler busy for a second.
-fn c_source(random: &mut Random) -> String {
+/// A C file that keeps a compiler busy, with 130 functions for a second.
+fn c_source(random: &mut Random, functions: u32) -> String {
     let mut text = String::from("#include <stdio.h>\n#include <string.h>\n#include <stdlib.h>\n");
-    for f in 0..130 {
+    for f in 0..functions {
         let _ = writeln!(text, "static int f{f}(int a, int b, int *t) {{\n  int s = {f};");
         for _ in 0..6 {
             let (x, y, z) = (random.within(1, 99), random.within(1, 31), random.within(0, 15));
@@ -153,7 +182,7 @@ fn c_source(random: &mut Random) -> String {
         text += "  return s;\n}\n";
     }
     text += "int main(void) {\n  int t[16] = {0}, s = 0;\n";
-    for f in 0..130 {
+    for f in 0..functions {
         let _ = writeln!(text, "  s += f{f}(s, {f}, t); t[{f} & 15] = s;");
     }
     text + "  printf(\"%d\\n\", s);\n  return 0;\n}\n"
@@ -166,4 +195,9 @@ const SCRIPTS: &[(&str, &str)] = &[
     ("work.sql", include_str!("../scripts/work.sql")),
     ("work.bc", include_str!("../scripts/work.bc")),
     ("work.sh", include_str!("../scripts/work.sh")),
+    ("work.mk", include_str!("../scripts/work.mk")),
+    ("pipelines.sh", include_str!("../scripts/pipelines.sh")),
+    ("threads.py", include_str!("../scripts/threads.py")),
+    ("workers.js", include_str!("../scripts/workers.js")),
+    ("Threads.java", include_str!("../scripts/Threads.java")),
 ];
