@@ -67,6 +67,10 @@ impl Deputy {
         let Some(flight) = self.threads[tid].flight.as_ref().filter(|f| f.begun) else {
             return self.call_interrupted(tid, restart::NOINTR);
         };
+        if regs.rip == self.hole + inject::SINGLE_DONE {
+            // It is complete, and the trap behind it waits behind this stop.
+            return at("continue", self.threads[tid].tracee.cont(0));
+        }
         if regs.rip != self.hole + inject::SINGLE_RETURN {
             return self.call_interrupted(tid, restart::NOINTR);
         }
