@@ -1,5 +1,6 @@
 //! Decision 12, threads, explored completely on small cases, and its mutants, each of which must be caught.
 
+use pando_model::threads::life::{self, Op as Act};
 use pando_model::threads::memory::{self, Op, mask};
 use pando_model::{Model, Verdict, explore};
 
@@ -107,4 +108,57 @@ fn broken_memory_call_rules_are_caught() {
 #[test]
 fn one_record_for_all_threads_is_caught() {
     memory_caught(memory::Mutant::OneRecordForAll, BESIDE, "executed twice");
+}
+
+const BLOCKS: Act = Act::Call { blocks: true };
+const CALL: Act = Act::Call { blocks: false };
+
+/// A thread is made, waits in a call, ends, and is joined.
+const JOINED: life::Case = life::Case::new([&[Act::Birth, Act::Join, Act::Probe], &[BLOCKS, Act::Die]]);
+
+/// Both threads have calls, and signals come for either.
+const SIGNALLED: life::Case =
+    life::Case { signals: 2, ..life::Case::new([&[Act::Birth, BLOCKS, CALL], &[BLOCKS, Act::Die]]) };
+
+/// A move that may be called off, cut, or lose its helper, at any moment.
+const TROUBLED: life::Case = life::Case { moves: 2, aborts: 1, cuts: 1, kills: 1, ..JOINED };
+
+#[test]
+fn threads_are_born_and_die_on_both_sides() {
+    holds("joined", &JOINED);
+    holds("joined, twice away", &life::Case { moves: 2, recalls: 2, ..JOINED });
+    holds("joined, narrow", &life::Case { capacity: 1, signals: 1, ..JOINED });
+}
+
+#[test]
+fn signals_of_two_threads_are_never_lost() {
+    holds("signalled", &SIGNALLED);
+    holds("signalled, joined", &life::Case { signals: 2, ..JOINED });
+}
+
+#[test]
+fn failures_end_well_for_all_threads() {
+    holds("troubled", &TROUBLED);
+    holds("troubled, signalled", &life::Case { aborts: 1, cuts: 1, kills: 1, signals: 1, ..JOINED });
+}
+
+fn life_caught(mutant: life::Mutant, case: life::Case, words: &str) {
+    caught(&format!("{mutant:?}"), &case.broken(mutant), words);
+}
+
+#[test]
+fn broken_birth_and_death_rules_are_caught() {
+    use life::Mutant;
+    life_caught(Mutant::FreezeMissesNewThread, JOINED, "while the process is abroad");
+    life_caught(Mutant::CallOffResumesOne, TROUBLED, "never goes on");
+    life_caught(Mutant::FreezeDuringBirth, JOINED, "never goes on");
+    life_caught(Mutant::FreezeDuringDeath, JOINED, "is there again");
+    life_caught(Mutant::DeathAbroadFirst, JOINED, "still there");
+}
+
+#[test]
+fn broken_signal_rules_of_threads_are_caught() {
+    use life::Mutant;
+    life_caught(Mutant::SignalBeforeBirth, SIGNALLED, "Endless");
+    life_caught(Mutant::OneSignalCounter, SIGNALLED, "never delivered");
 }

@@ -4,7 +4,7 @@
 //! threads, and the return. [`life`] has births, deaths and signals, the move away with its commit, the return, and
 //! what may break.
 
-// pub mod life;
+pub mod life;
 pub mod memory;
 
 use crate::checker::Step;
