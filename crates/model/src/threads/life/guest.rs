@@ -60,12 +60,10 @@ fn program(moves: &mut Moves<'_>, w: &World, thread: Tid) {
         return;
     }
     match moves.case.op(thread, w.guest.context[thread].pc) {
-        None => {}
-        Some(Op::Join) => {
-            if w.guest.cleared {
-                moves.step("guest: a thread has joined the other", thread, w, |w| w.guest.context[thread].pc += 1);
-            }
+        Some(Op::Join) if w.guest.cleared => {
+            moves.step("guest: a thread has joined the other", thread, w, |w| w.guest.context[thread].pc += 1);
         }
+        None | Some(Op::Join) => {}
         Some(_) => moves.step("guest: a thread makes a call", thread, w, |w| {
             w.guest.run[thread] = Run::Calling { sent: false };
         }),

@@ -157,7 +157,6 @@ fn awaiting(moves: &mut Moves<'_>, w: &World) {
 }
 
 fn away(moves: &mut Moves<'_>, w: &World) {
-    let case = moves.case;
     if !w.up {
         moves.step("home: lost after the commit", 0, w, World::end);
         return;
@@ -166,10 +165,10 @@ fn away(moves: &mut Moves<'_>, w: &World) {
         moves.step("home: takes a message", number(&msg), w, |w| {
             w.to_home.pop();
             w.home.helper = Helper::Away;
-            receive(case, w, msg);
+            receive(w, msg);
         });
     }
-    if w.home.helper != Helper::Away || !w.to_guest.has_room(case.capacity) {
+    if w.home.helper != Helper::Away || !w.to_guest.has_room(moves.case.capacity) {
         return;
     }
     for thread in 0..THREADS {
@@ -220,7 +219,7 @@ fn answer(moves: &mut Moves<'_>, w: &World, thread: Tid) {
     });
 }
 
-fn receive(case: &Case, w: &mut World, msg: Msg) {
+fn receive(w: &mut World, msg: Msg) {
     match msg {
         Msg::Call { thread, context, got } => {
             if w.home.half[thread] != Half::Parked {
