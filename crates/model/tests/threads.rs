@@ -58,6 +58,7 @@ fn memory_of_two_threads_is_never_stale() {
     holds("beside", &BESIDE);
     holds("both", &BOTH);
     holds("seen", &SEEN);
+    holds("beside, narrow", &memory::Case { capacity: 1, ..BESIDE });
 }
 
 #[test]
