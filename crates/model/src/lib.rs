@@ -4,9 +4,11 @@
 //! [`prototype`] is the design of the first prototype, whose known hang the checker must find.
 //! [`baton`] is the engine as `docs/engine.md` and `docs/states.md` describe it, with mutants of it that the
 //! checker must catch, so that we know it can fail.
+//! [`threads`] is the same for a process with two threads.
 
 pub mod baton;
 pub mod checker;
 pub mod prototype;
+pub mod threads;
 
 pub use checker::{Explored, Failure, Model, Step, Verdict, explore};

@@ -6,7 +6,7 @@
 //! world may at any moment send a signal, call the process home, call off a move, cut the connection, kill
 //! home's helper, and may or may not feed the blocking call.
 //!
-//! What is not: several threads, a third node (its first half is a return and its second a move away), more
+//! What is not: several threads ([`crate::threads`]), a third node (its first half is a return and its second a move away), more
 //! than two pages. `docs/states.md` says which rule of the design each [`Mutant`] breaks.
 
 mod guest;
