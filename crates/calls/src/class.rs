@@ -4,7 +4,7 @@ use libc::c_long;
 
 use crate::Memory;
 use crate::family;
-use crate::native::is_native;
+use crate::native::{is_native, needs_words};
 use crate::walk::{Spec, u64_at};
 
 /// Where a call runs.
@@ -20,6 +20,8 @@ pub enum Class {
     CpuTime,
     /// A timer of CPU time: the guest's kernel runs it.
     CpuTimer,
+    /// The guest's kernel runs it, once the pages of these words are there.
+    Words([u64; 2]),
     /// It makes a thread (or a process): the engine does it on both sides.
     Birth,
     /// Forwarded as the table says.
@@ -52,6 +54,11 @@ pub fn class(nr: u64, args: &[u64; 6]) -> Class {
     }
     if is_native(nr, args) {
         return Class::Native;
+    }
+    if needs_words(nr, args) {
+        // Only one of them has a second word.
+        let second = if args[1] as i32 & 0x7f == libc::FUTEX_WAKE_OP { args[4] } else { args[0] };
+        return Class::Words([args[0], second]);
     }
     match family::spec(nr, args) {
         Spec::Home(reason) => Class::Home(reason),

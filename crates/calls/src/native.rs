@@ -12,13 +12,13 @@ pub struct NativeRule {
 /// The clocks that read the same everywhere: real time, monotonic (the time namespace sets its offset), their raw and coarse
 /// forms, and time since boot.
 const CLOCKS: &[u32] = &[0, 1, 4, 5, 6, 7];
-/// Every operation on private memory, each plain, private, with the real-time clock, and both: wait, wake, requeue, compare and requeue,
-/// wake and operate, wait and wake with a bit set; with priority inheritance, lock (two forms), unlock and try. Threads have the
-/// same ids abroad.
+/// Wait, wake, requeue, compare and requeue, wait and wake with a bit set; each plain, private, with the real-time clock, and both.
 const FUTEXES: &[u32] = &[
-    0, 1, 3, 4, 5, 6, 7, 8, 9, 10, 13, 128, 129, 131, 132, 133, 134, 135, 136, 137, 138, 141, 256, 257, 259, 260, 261, 265,
-    266, 269, 384, 385, 387, 388, 389, 393, 394, 397,
+    0, 1, 3, 4, 9, 10, 128, 129, 131, 132, 137, 138, 256, 257, 259, 260, 265, 266, 384, 385, 387, 388, 393, 394,
 ];
+/// Operations that write: wake and operate; with priority inheritance lock (two forms), unlock and try. The kernel does not wait for
+/// userfaultfd when it writes to a futex (fault_in_user_writeable says EFAULT), so the page must be there before.
+const WRITING_FUTEXES: &[u32] = &[5, 6, 7, 8, 13];
 /// Set and get FS and GS.
 const BASES: &[u32] = &[0x1001, 0x1002, 0x1003, 0x1004];
 const CPU_TIMERS: &[u32] = &[libc::ITIMER_VIRTUAL as u32, libc::ITIMER_PROF as u32];
@@ -60,6 +60,11 @@ const NATIVES: &[NativeRule] = &[
 /// All calls that the guest's kernel runs, for its filter.
 pub fn natives() -> &'static [NativeRule] {
     NATIVES
+}
+
+/// Whether the guest's kernel runs this call once the words are there that it writes.
+pub(crate) fn needs_words(nr: u64, args: &[u64; 6]) -> bool {
+    nr == libc::SYS_futex as u64 && WRITING_FUTEXES.contains(&(args[1] as u32 & 0x7f))
 }
 
 /// Whether the guest's kernel runs this call.

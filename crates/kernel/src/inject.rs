@@ -48,6 +48,8 @@ const TABLE_DONE: u64 = 47;
 /// Longest that injected calls may take: none of them waits. The code is in the program's memory, where others may have
 /// changed it: then it may never come to its end.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long nothing is served that calls may wait for.
+const WHILE_SERVING: Duration = Duration::from_micros(30);
 /// Entries that fit the table.
 pub const TABLE_ENTRIES: usize = 512;
 /// Bytes of table.
@@ -103,10 +105,16 @@ pub fn registers_for(base: &Registers, ip: u64, call: &Call) -> Registers {
 
 /// Waits for the trap at `done`, the end of injected code. Other stops that do not matter are continued. Returns the thread that the
 /// code has made, if it has.
-fn wait_trap(tracee: Tracee, step: bool, done: u64) -> Result<Option<Tracee>, InjectError> {
+fn wait_trap(
+    tracee: Tracee,
+    step: bool,
+    done: u64,
+    serve: &mut dyn FnMut() -> Duration,
+) -> Result<Option<Tracee>, InjectError> {
     let (begun, mut stopped, mut trapped, mut born) = (Instant::now(), false, false, None);
     loop {
-        match tracee.wait_within(PATIENCE.saturating_sub(begun.elapsed()))? {
+        let look_again = serve();
+        match tracee.wait_within(look_again.min(PATIENCE.saturating_sub(begun.elapsed())))? {
             Some(Stop::Signal(libc::SIGTRAP)) if tracee.registers()?.rip == done => {
                 let again = [(stopped, libc::SIGSTOP), (trapped, libc::SIGTRAP)];
                 for (_, signal) in again.iter().filter(|a| a.0) {
@@ -160,7 +168,7 @@ pub fn clone_thread(
     table: u64,
 ) -> Result<Result<Tracee, i64>, InjectError> {
     let made = call(libc::SYS_clone, &[u64::from(THREAD_FLAGS), 0, 0, 0, 0]);
-    let (results, born) = run_table(tracee, memory, base, code, table, &[made])?;
+    let (results, born) = run_table(tracee, memory, base, (code, table), &[made], &mut || PATIENCE)?;
     let Some(born) = born else { return Ok(Err(results.first().copied().unwrap_or(-1))) };
     match born.wait_within(PATIENCE)? {
         Some(Stop::Event(_)) => Ok(Ok(born)),
@@ -175,7 +183,7 @@ pub fn clone_thread(
 pub fn step_call(tracee: Tracee, base: &Registers, syscall_ip: u64, call: &Call) -> Result<i64, InjectError> {
     tracee.set_registers(&registers_for(base, syscall_ip, call))?;
     tracee.step(0)?;
-    wait_trap(tracee, true, syscall_ip + 2)?;
+    wait_trap(tracee, true, syscall_ip + 2, &mut || PATIENCE)?;
     Ok(tracee.registers()?.rax as i64)
 }
 
@@ -189,17 +197,33 @@ pub fn table_calls(
     table: u64,
     calls: &[Call],
 ) -> Result<Vec<i64>, InjectError> {
-    Ok(run_table(tracee, memory, base, code, table, calls)?.0)
+    Ok(run_table(tracee, memory, base, (code, table), calls, &mut || PATIENCE)?.0)
 }
 
-/// As [`table_calls`]; returns the last thread that was made, too.
+/// As [`table_calls`], for calls that wait for something: `serve` is called again and again until they have ended.
+pub fn table_calls_served(
+    tracee: Tracee,
+    memory: &ProcessMemory,
+    base: &Registers,
+    places: (u64, u64),
+    calls: &[Call],
+    serve: &mut dyn FnMut(),
+) -> Result<Vec<i64>, InjectError> {
+    Ok(run_table(tracee, memory, base, places, calls, &mut || {
+        serve();
+        WHILE_SERVING
+    })?
+    .0)
+}
+
+/// Returns the last thread that was made, too.
 fn run_table(
     tracee: Tracee,
     memory: &ProcessMemory,
     base: &Registers,
-    code: u64,
-    table: u64,
+    (code, table): (u64, u64),
     calls: &[Call],
+    serve: &mut dyn FnMut() -> Duration,
 ) -> Result<(Vec<i64>, Option<Tracee>), InjectError> {
     let mut born = None;
     let mut results = Vec::with_capacity(calls.len());
@@ -222,7 +246,7 @@ fn run_table(
         r.r12 = chunk.len() as u64;
         tracee.set_registers(&r)?;
         tracee.cont(0)?;
-        born = wait_trap(tracee, false, code + TABLE_DONE)?.or(born);
+        born = wait_trap(tracee, false, code + TABLE_DONE, serve)?.or(born);
         if !memory.read_all(table, &mut bytes) {
             return Err(InjectError::Trace(io::Error::other("cannot read the call table")));
         }

@@ -13,8 +13,10 @@ const NEW: u64 = 0xaa00;
 const MODE_MISSING: u64 = 1;
 const MODE_WP: u64 = 2;
 const COPY_MODE_WP: u64 = 2;
-/// UFFD_FEATURE_WP_UNPOPULATED | UFFD_FEATURE_WP_ASYNC.
-const FEATURES: u64 = 1 << 13 | 1 << 15;
+/// UFFD_FEATURE_EVENT_REMAP | UFFD_FEATURE_WP_UNPOPULATED | UFFD_FEATURE_WP_ASYNC. Without the first, mremap(2) takes the registration
+/// not only from what it moves but also from a neighbour that it merges with (mremap_userfaultfd_prep in fs/userfaultfd.c).
+const FEATURES: u64 = 1 << 2 | 1 << 13 | 1 << 15;
+const EVENT_PAGEFAULT: u8 = 0x12;
 /// UFFD_USER_MODE_ONLY.
 const USER_MODE_ONLY: i32 = 1;
 
@@ -134,17 +136,21 @@ impl Uffd {
         Ok(())
     }
 
-    /// Next missing-page fault (its page address), if one waits.
+    /// Next missing-page fault (its page address), if one waits. Whoever moves memory that is registered waits in mremap(2) until this
+    /// has been called.
     pub fn next_fault(&self) -> Option<u64> {
-        let mut msg = [0u8; 32];
-        // SAFETY: `msg` is valid for its length (a uffd_msg is 32 bytes).
-        let n = unsafe { libc::read(self.fd.as_raw_fd(), msg.as_mut_ptr().cast(), 32) };
-        // event 0x12 is UFFD_EVENT_PAGEFAULT; the address is at offset 16.
-        if n != 32 || msg[0] != 0x12 {
-            return None;
+        loop {
+            let mut msg = [0u8; 32];
+            // SAFETY: `msg` is valid for its length (a uffd_msg is 32 bytes).
+            let n = unsafe { libc::read(self.fd.as_raw_fd(), msg.as_mut_ptr().cast(), 32) };
+            if n != 32 {
+                return None;
+            }
+            if msg[0] == EVENT_PAGEFAULT {
+                let mut address = [0; 8];
+                address.copy_from_slice(&msg[16..24]);
+                return Some(crate::page_floor(u64::from_le_bytes(address)));
+            }
         }
-        let mut a = [0; 8];
-        a.copy_from_slice(&msg[16..24]);
-        Some(crate::page_floor(u64::from_le_bytes(a)))
     }
 }

@@ -195,6 +195,12 @@ impl Guest {
     fn plan_call(&mut self, tid: i32) -> Result<()> {
         let Some(held) = self.threads[tid].call else { return Ok(()) };
         let mut view = View { memory: &self.memory, areas: &self.areas };
+        if let Class::Words(words) = pando_calls::class(held.nr, &held.args) {
+            // Where nothing is mapped the kernel says so.
+            let mut absent: Vec<u64> = words.into_iter().filter(|&w| self.memory.word(w & !7).is_none()).collect();
+            absent.retain(|&w| view.can_pull(page_floor(w)));
+            return if absent.is_empty() { self.run_natively(tid, &held) } else { self.pull_for_call(tid, absent) };
+        }
         let plan = match pando_calls::class(held.nr, &held.args) {
             // Described by the engine: no memory is read.
             Class::Memory => Plan::Forward { inputs: Vec::new(), outputs_max: Vec::new() },
@@ -207,17 +213,20 @@ impl Guest {
         };
         match plan {
             Plan::Home(reason) => self.call_goes_home(tid, reason),
-            Plan::NeedPages(pages) => {
-                for page in pages {
-                    match self.areas.find(page_floor(page)) {
-                        Some((end, Backing::Home)) => self.pull(page_floor(page), end)?,
-                        _ => return self.call_goes_home(tid, "its arguments are where nothing is mapped"),
-                    }
-                }
-                Ok(())
-            }
+            Plan::NeedPages(pages) => self.pull_for_call(tid, pages),
             Plan::Forward { inputs, .. } => self.forward(tid, held, &inputs),
         }
+    }
+
+    /// The call is planned anew when these pages are there.
+    fn pull_for_call(&mut self, tid: i32, pages: Vec<u64>) -> Result<()> {
+        for page in pages {
+            match self.areas.find(page_floor(page)) {
+                Some((end, Backing::Home)) => self.pull(page_floor(page), end)?,
+                _ => return self.call_goes_home(tid, "its arguments are where nothing is mapped"),
+            }
+        }
+        Ok(())
     }
 
     fn forward(&mut self, tid: i32, held: Held, inputs: &[Range]) -> Result<()> {

@@ -20,7 +20,12 @@ const STACK_REACH: u64 = 1 << 33;
 impl Guest {
     /// Takes all faults that wait.
     pub(super) fn take_faults(&mut self) -> Result<()> {
-        while let Some(addr) = self.uffd.next_fault() {
+        let waiting: Vec<u64> = std::iter::from_fn(|| self.uffd.next_fault()).collect();
+        self.see_to_faults(waiting)
+    }
+
+    pub(super) fn see_to_faults(&mut self, faults: Vec<u64>) -> Result<()> {
+        for addr in faults {
             match self.areas.find(addr) {
                 Some((end, Backing::Home)) => self.pull(addr, end)?,
                 Some((_, Backing::Grown)) => self.grow_stack(addr)?,

@@ -2,6 +2,7 @@
 
 use super::{Guest, GuestError, Held, Result, at};
 use crate::area::Backing;
+use crate::layout::TABLE;
 use crate::message::Area;
 use pando_kernel::inject::{self, Call, call};
 use pando_kernel::{page_ceil, page_floor};
@@ -40,13 +41,18 @@ impl Guest {
         let regs = at("registers", tracee.registers())?;
         let mask = at("mask", tracee.signal_mask())?;
         at("mask", tracee.set_signal_mask(inject::QUIET))?;
-        let results = self.inject_in(tracee, &regs, &calls)?;
+        let mut faults = Vec::new();
+        let places = (self.hole, self.hole + TABLE);
+        let results = inject::table_calls_served(tracee, &self.memory, &regs, places, &calls, &mut || {
+            faults.extend(std::iter::from_fn(|| self.uffd.next_fault()));
+        })?;
         let advice = held.nr == libc::SYS_madvise as u64;
         if let Some(failed) = results.iter().find(|r| (-4095..0).contains(*r)).filter(|_| !advice) {
             let e = std::io::Error::from_raw_os_error(-*failed as i32);
             return Err(GuestError::Protocol(format!("{} {:x?} here: {e}", pando_calls::name(held.nr), held.args)));
         }
         self.after_mirror(held, ret as u64)?;
+        self.see_to_faults(faults)?;
         if let Some(reveal) = reveal(held, ret as u64) {
             self.inject_in(tracee, &regs, &[reveal])?;
         }
@@ -119,7 +125,7 @@ impl Guest {
             libc::SYS_munmap => self.areas.remove(page_floor(a[0]), page_ceil(a[0].saturating_add(a[1]))),
             libc::SYS_mremap => {
                 self.areas.remap(a[0], a[1], ret, a[2]);
-                // A mapping that moved has lost its registration; the guest is stopped or held, so nobody saw a hole.
+                // What has grown is watched, too.
                 for (start, end, backing) in self.areas.within(ret, ret + page_ceil(a[2])) {
                     if backing == Backing::Home {
                         self.watch(&Area { start, end, prot: 0, stack: false })?;

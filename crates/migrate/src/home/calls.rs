@@ -84,7 +84,7 @@ impl Deputy {
         let clear = |start: u64, len: u64| start.saturating_add(len) <= self.hole || start >= self.hole + HOLE_BYTES;
         let not_forwarded = || self.broken(&format!("{}, which must not be forwarded", pando_calls::name(nr)));
         match pando_calls::class(nr, args) {
-            Class::Home(_) | Class::Native | Class::CpuTimer => Err(not_forwarded()),
+            Class::Home(_) | Class::Native | Class::Words(_) | Class::CpuTimer => Err(not_forwarded()),
             Class::Birth if nr == libc::SYS_clone as u64 && is_thread(args[0]) => Ok(None),
             Class::Birth => Err(not_forwarded()),
             // The first thread outlives the others, or all of it is at home.
