@@ -280,11 +280,9 @@ impl Deputy {
     }
 
     /// Queues signals for the process or, of several threads, for the one that home's kernel had chosen; many at once, since others may send
-    /// meanwhile. Only the first thread may say of signals of any kind who sent them.
+    /// meanwhile. Of signals of any kind only the thread that gets them may say who sent them.
     fn queue(&self, tid: i32, infos: &[Vec<u8>]) -> Result<()> {
         let alone = self.threads.len() == 1 && !self.released;
-        let first = self.threads.has(self.pid) && self.threads[self.pid].state == State::Halted;
-        let by = if first { self.pid } else { tid };
         let scratch = self.hole + SCRATCH;
         for batch in infos.chunks((PAGE / 128) as usize) {
             self.memory.write(scratch, &batch.concat());
@@ -297,7 +295,7 @@ impl Deputy {
                 }
             };
             let calls: Vec<Call> = batch.iter().zip(places).map(send).collect();
-            self.inject(by, &calls)?;
+            self.inject(tid, &calls)?;
         }
         Ok(())
     }
