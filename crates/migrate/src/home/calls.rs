@@ -111,6 +111,8 @@ impl Deputy {
     /// Starts the waiting call of a thread, or sees to it that the thread becomes free for it.
     pub(super) fn begin(&mut self, tid: i32) -> Result<()> {
         match self.threads[tid].state {
+            // It came with the last of its guest: it is made natively.
+            State::Halted if self.returning && !self.released => self.call_interrupted(tid, restart::NOINTR),
             State::Halted => {
                 self.grow_stack(tid)?;
                 let thread = &mut self.threads[tid];
@@ -212,8 +214,7 @@ impl Deputy {
             ret = flight.done_before as i64 + ret.max(0);
         }
         let outputs = self.outputs(tid, &flight, ret);
-        self.put_over_held(&outputs);
-        self.apply_held();
+        self.settle_kept(tid, &outputs);
         self.note_effects(&flight, ret);
         if flight.nr != libc::SYS_restart_syscall as u64 {
             self.threads[tid].restart = None;
@@ -311,8 +312,7 @@ impl Deputy {
             thread.restart = Some((flight.nr, flight.args));
         }
         let outputs = if flight.begun { self.outputs(tid, &flight, code) } else { Vec::new() };
-        self.put_over_held(&outputs);
-        self.apply_held();
+        self.settle_kept(tid, &outputs);
         if self.returning {
             self.call_ended_at_home(tid, None, Some(code));
             return self.map_has_changed(tid);
@@ -334,15 +334,15 @@ impl Deputy {
         let end = |start: u64, len: u64| page_ceil(start.saturating_add(len));
         match flight.nr as i64 {
             libc::SYS_rt_sigaction => self.note_handler(a[0] as i32, a[1]),
-            libc::SYS_mmap => self.forget_push(ret, end(ret, a[1])),
-            libc::SYS_munmap | libc::SYS_madvise => self.forget_push(page_floor(a[0]), end(a[0], a[1])),
+            libc::SYS_mmap => self.forget(ret, end(ret, a[1])),
+            libc::SYS_munmap | libc::SYS_madvise => self.forget(page_floor(a[0]), end(a[0], a[1])),
             libc::SYS_mremap => {
-                self.forget_push(page_floor(a[0]), end(a[0], a[1]));
-                self.forget_push(page_floor(ret), end(ret, a[2]));
+                self.forget(page_floor(a[0]), end(a[0], a[1]));
+                self.forget(page_floor(ret), end(ret, a[2]));
             }
             libc::SYS_brk => {
                 let (low, high) = (self.brk.min(ret), self.brk.max(ret));
-                self.forget_push(page_ceil(low), page_ceil(high));
+                self.forget(page_ceil(low), page_ceil(high));
                 self.brk = ret;
             }
             _ => {}

@@ -153,6 +153,7 @@ impl Deputy {
             arriving: Vec::new(),
             abroad: None,
             changing_map: None,
+            kept: Vec::new(),
             held: BTreeMap::new(),
             stack_wanted: None,
             stack_low: 0,

@@ -5,14 +5,16 @@ use super::{Deputy, HomeError, Result, at};
 use crate::channel::Channel;
 use crate::layout::by_page;
 use crate::message::{Area, CHUNK, Down, Run};
-use pando_calls::{Memory, Range};
+use pando_calls::Memory;
 use pando_kernel::inject::call;
 use pando_kernel::memory::ProcessMemory;
 use pando_kernel::{PAGE, page_floor};
 
 /// Most pages in one answer.
 const MAX_PULL: u32 = 64;
-/// Most pages that wait for the call that claims them, or for the stack to grow.
+/// Most bytes that wait for calls that claim them.
+const MAX_KEPT: usize = 256 << 20;
+/// Most pages that wait for the stack to grow.
 const MAX_HELD: usize = 65_536;
 /// How far below its end at the freeze the stack may grow (the kernel has its own limits).
 const STACK_REACH: u64 = 1 << 33;
@@ -28,6 +30,25 @@ impl Memory for View<'_> {
     /// There is nowhere to pull from: what can't be read here is not there.
     fn can_pull(&mut self, _page: u64) -> bool {
         false
+    }
+}
+
+/// Bytes of a written page that wait for the end of a call that may be writing there.
+pub(crate) struct Kept {
+    pub tid: i32,
+    pub at: u64,
+    pub bytes: Vec<u8>,
+}
+
+/// Puts what falls into `data`, which lies at `at`, over it.
+fn lay_over(at: u64, data: &mut [u8], parts: &[(u64, Vec<u8>)]) {
+    let end = at + data.len() as u64;
+    for (start, bytes) in parts {
+        let (from, to) = (at.max(*start), end.min(start + bytes.len() as u64));
+        if from < to {
+            let bytes = &bytes[(from - start) as usize..(to - start) as usize];
+            data[(from - at) as usize..(to - at) as usize].copy_from_slice(bytes);
+        }
     }
 }
 
@@ -76,6 +97,9 @@ impl Deputy {
         for (&page, bytes) in self.held.range(addr..addr + got as u64) {
             let from = (page - addr) as usize;
             data[from..from + PAGE as usize].copy_from_slice(bytes);
+        }
+        for kept in &self.kept {
+            lay_over(addr, &mut data[..got], std::slice::from_ref(&(kept.at, kept.bytes.clone())));
         }
         got
     }
@@ -131,7 +155,7 @@ impl Deputy {
             abroad.push.push_front((cut, end));
         }
         let mut data = vec![0; (cut - start) as usize];
-        let got = if self.held.is_empty() {
+        let got = if self.held.is_empty() && self.kept.is_empty() {
             self.memory.read_present(start, &mut data) / PAGE as usize * PAGE as usize
         } else {
             self.read_page_range(start, &mut data)
@@ -144,8 +168,7 @@ impl Deputy {
         Ok(true)
     }
 
-    /// These addresses mean something else now: what was to be pushed from there is void.
-    pub(super) fn forget_push(&mut self, start: u64, end: u64) {
+    fn forget_push(&mut self, start: u64, end: u64) {
         let Some(abroad) = &mut self.abroad else { return };
         let old = std::mem::take(&mut abroad.push);
         for (s, e) in old {
@@ -171,27 +194,71 @@ impl Deputy {
             if self.froze_abroad() {
                 self.frozen_bytes += len as u64;
             }
-            let claimed = self.claimed_by_call();
-            if claimed.is_empty() {
-                self.put_back(run.addr, data)?;
-                continue;
-            }
-            for (addr, page) in (0u64..).map(|i| run.addr + i * PAGE).zip(data.chunks_exact(PAGE as usize)) {
-                if claimed.iter().any(|r| r.addr < addr + PAGE && r.end() > addr) {
-                    self.hold(addr, page)?;
-                } else {
-                    self.put_back(addr, page)?;
-                }
-            }
+            self.take_back(run.addr, data)?;
         }
         Ok(())
     }
 
-    /// Keeps a page that can't be written yet.
+    /// Bytes of written pages count at once, except those that a call in flight may write: they wait for its end.
+    fn take_back(&mut self, start: u64, data: &[u8]) -> Result<()> {
+        let end = start + data.len() as u64;
+        let mut claims = self.claims(start, end);
+        claims.sort_unstable();
+        let mut at = start;
+        for (from, to, tid) in claims {
+            let from = from.max(at);
+            if from >= to {
+                continue;
+            }
+            self.put_back(at, &data[(at - start) as usize..(from - start) as usize])?;
+            self.kept.retain(|k| k.at != from || k.tid != tid);
+            self.kept.push(Kept { tid, at: from, bytes: data[(from - start) as usize..(to - start) as usize].to_vec() });
+            at = to;
+        }
+        if self.kept.iter().map(|k| k.bytes.len()).sum::<usize>() > MAX_KEPT {
+            return Err(self.broken(&format!("more than {MAX_KEPT} bytes that must wait for a call")));
+        }
+        self.put_back(at, &data[(at - start) as usize..])
+    }
+
+    /// Parts of `[start, end)` that calls in flight may be writing: begin, end, thread.
+    fn claims(&self, start: u64, end: u64) -> Vec<(u64, u64, i32)> {
+        let mut out = Vec::new();
+        for thread in self.threads.iter() {
+            let Some(flight) = thread.flight.as_ref().filter(|f| f.begun) else { continue };
+            let parts = flight.outputs_max.iter().map(|r| (r.addr.max(start), r.end().min(end), thread.tracee.tid));
+            out.extend(parts.filter(|(from, to, _)| from < to));
+        }
+        out
+    }
+
+    /// The call of `tid` has ended and written `outputs`: of what waited for it the rest counts now.
+    pub(super) fn settle_kept(&mut self, tid: i32, outputs: &[(u64, Vec<u8>)]) {
+        for kept in std::mem::take(&mut self.kept) {
+            if kept.tid != tid {
+                self.kept.push(kept);
+                continue;
+            }
+            let mut bytes = kept.bytes;
+            lay_over(kept.at, &mut bytes, outputs);
+            self.memory.write(kept.at, &bytes);
+        }
+        for other in &mut self.kept {
+            lay_over(other.at, &mut other.bytes, outputs);
+        }
+    }
+
+    /// These addresses mean something else now: what was to be pushed from there, or waited to be written there, is void.
+    pub(super) fn forget(&mut self, start: u64, end: u64) {
+        self.kept.retain(|k| k.at >= end || k.at + k.bytes.len() as u64 <= start);
+        self.forget_push(start, end);
+    }
+
+    /// Keeps a page for a stack that has yet to grow.
     fn hold(&mut self, addr: u64, page: &[u8]) -> Result<()> {
         self.held.insert(addr, page.to_vec());
         if self.held.len() > MAX_HELD {
-            return Err(self.broken(&format!("more than {MAX_HELD} pages that must wait for a call")));
+            return Err(self.broken(&format!("more than {MAX_HELD} pages that must wait for the stack")));
         }
         Ok(())
     }
@@ -206,35 +273,18 @@ impl Deputy {
         if addr < self.hole + crate::layout::HOLE_BYTES && end > self.hole {
             return Err(self.broken("pages for a place that is not the program's"));
         }
-        if self.memory.write_fast(addr, data) == data.len() {
+        if data.is_empty() || self.memory.write_fast(addr, data) == data.len() {
             return Ok(());
         }
         // The stack may have to grow first; else the area is gone at home, and so nothing is lost.
-        for (page, bytes) in (0u64..).map(|i| addr + i * PAGE).zip(data.chunks_exact(PAGE as usize)) {
-            let grows = page < self.stack_low && self.stack_wanted.is_some_and(|w| w <= page);
-            if self.memory.write(page, bytes) != bytes.len() && grows {
-                self.hold(page, bytes)?;
+        for (part, len) in by_page(addr, data.len() as u64) {
+            let bytes = &data[(part - addr) as usize..(part - addr + len) as usize];
+            let grows = part < self.stack_low && self.stack_wanted.is_some_and(|w| w <= part);
+            if self.memory.write(part, bytes) != bytes.len() && grows && len == PAGE {
+                self.hold(part, bytes)?;
             }
         }
         Ok(())
-    }
-
-    /// What the kernel may be writing just now.
-    fn claimed_by_call(&self) -> Vec<Range> {
-        let flights = self.threads.iter().filter_map(|t| t.flight.as_ref()).filter(|f| f.begun);
-        flights.flat_map(|f| f.outputs_max.iter().copied()).collect()
-    }
-
-    /// What a call has written goes over pages that wait for the end of another one, too.
-    pub(super) fn put_over_held(&mut self, outputs: &[(u64, Vec<u8>)]) {
-        for (addr, bytes) in outputs.iter().filter(|o| !o.1.is_empty()) {
-            for (start, len) in by_page(*addr, bytes.len() as u64) {
-                let page = page_floor(start);
-                let Some(waiting) = self.held.get_mut(&page) else { continue };
-                let (to, from) = ((start - page) as usize, (start - addr) as usize);
-                waiting[to..to + len as usize].copy_from_slice(&bytes[from..from + len as usize]);
-            }
-        }
     }
 
     /// The guest's stack reaches down to here.
@@ -272,16 +322,10 @@ impl Deputy {
         Ok(())
     }
 
-    /// Writes the pages that waited, unless a call still claims them.
+    /// Writes the pages that waited for the stack.
     pub(super) fn apply_held(&mut self) {
-        let claimed = self.claimed_by_call();
-        let pages = std::mem::take(&mut self.held);
-        for (addr, bytes) in pages {
-            if claimed.iter().any(|r| r.addr < addr + PAGE && r.end() > addr) {
-                self.held.insert(addr, bytes);
-            } else {
-                self.memory.write(addr, &bytes);
-            }
+        for (addr, bytes) in std::mem::take(&mut self.held) {
+            self.memory.write(addr, &bytes);
         }
     }
 

@@ -151,7 +151,9 @@ pub(crate) struct Deputy {
     pub abroad: Option<Abroad>,
     /// The thread that makes a memory call now.
     pub changing_map: Option<i32>,
-    /// Written pages that wait because a call in flight may be writing them too.
+    /// Bytes of written pages that wait because a call in flight may be writing them too.
+    pub kept: Vec<memory::Kept>,
+    /// Written pages that wait for the stack to grow.
     pub held: BTreeMap<u64, Vec<u8>>,
     /// Stack address that home must have.
     pub stack_wanted: Option<u64>,

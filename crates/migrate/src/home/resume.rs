@@ -94,7 +94,7 @@ impl Deputy {
         let Some(answer) = thread.last_reply.take().filter(|a| a.seq == seq) else { return };
         let (ret, code) = if answer.broken_off { (None, Some(answer.ret)) } else { (Some(answer.ret), None) };
         self.call_ended_at_home(tid, ret, code);
-        self.put_over_held(&answer.outputs);
+        self.settle_kept(tid, &answer.outputs);
         for (addr, bytes) in &answer.outputs {
             self.memory.write(*addr, bytes);
         }
