@@ -48,6 +48,21 @@ impl Leaving {
         matches!(self, Leaving::Presync { .. } | Leaving::Settling)
     }
 
+    /// Memory that is to be sent has moved, and with it the knowledge that it was looked for.
+    pub(super) fn remap(&mut self, old: u64, len: u64, new: u64) {
+        let Leaving::Presync { queue, .. } = self else { return };
+        let end = old.saturating_add(len);
+        for (start, stop) in std::mem::take(queue) {
+            let (from, to) = (start.max(old), stop.min(end));
+            let parts = if from < to && new != old {
+                [(start, from), (new + (from - old), new + (to - old)), (to, stop)]
+            } else {
+                [(start, stop), (0, 0), (0, 0)]
+            };
+            queue.extend(parts.into_iter().filter(|(start, stop)| start < stop));
+        }
+    }
+
     pub(super) fn phase(&self) -> &'static str {
         match self {
             Leaving::No => "away",
@@ -359,4 +374,19 @@ fn take_chunk(queue: &mut VecDeque<(u64, u64)>) -> Option<(u64, u64)> {
         queue.push_front((cut, end));
     }
     Some((start, cut))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Leaving;
+
+    #[test]
+    fn what_is_to_be_sent_moves_with_its_memory() {
+        let queue = [(0x1000, 0x5000), (0x8000, 0x9000)].into();
+        let mut leaving = Leaving::Presync { round: 1, queue, sent: 0 };
+        leaving.remap(0x2000, 0x2000, 0x20000);
+        leaving.remap(0x8000, 0x1000, 0x8000);
+        let Leaving::Presync { queue, .. } = leaving else { unreachable!() };
+        assert_eq!(queue, [(0x1000, 0x2000), (0x20000, 0x22000), (0x4000, 0x5000), (0x8000, 0x9000)]);
+    }
 }

@@ -125,6 +125,7 @@ impl Guest {
             libc::SYS_munmap => self.areas.remove(page_floor(a[0]), page_ceil(a[0].saturating_add(a[1]))),
             libc::SYS_mremap => {
                 self.areas.remap(a[0], a[1], ret, a[2]);
+                self.leaving.remap(a[0], page_ceil(a[1]), ret);
                 // What has grown is watched, too.
                 for (start, end, backing) in self.areas.within(ret, ret + page_ceil(a[2])) {
                     if backing == Backing::Home {
