@@ -22,7 +22,7 @@ pub enum Class {
     CpuTimer,
     /// The guest's kernel runs it, once the pages of these words are there.
     Words([u64; 2]),
-    /// It makes a thread (or a process): the engine does it on both sides.
+    /// It makes a thread or a process: the engine does it.
     Birth,
     /// Forwarded as the table says.
     Forward,
@@ -43,7 +43,7 @@ pub fn class(nr: u64, args: &[u64; 6]) -> Class {
             | libc::SYS_mremap
             | libc::SYS_madvise
             | libc::SYS_brk => return memory(n, args),
-            libc::SYS_clone | libc::SYS_clone3 => return Class::Birth,
+            libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => return Class::Birth,
             libc::SYS_getrusage | libc::SYS_times => return Class::CpuTime,
             libc::SYS_clock_gettime if clock_owner(args[0]).is_some() => return Class::CpuTime,
             libc::SYS_setitimer | libc::SYS_getitimer if is_native(nr, args) => {

@@ -197,7 +197,7 @@ fn calls_by_their_command() {
     for nr in [n::SYS_fork, n::SYS_clone3, n::SYS_execve, n::SYS_shmat, n::SYS_io_uring_enter, n::SYS_ptrace, 4000] {
         assert!(home(nr, &[]), "{nr}");
     }
-    assert_eq!(class(57, &[0; 6]), Class::Home("it called fork"));
+    assert_eq!(class(57, &[0; 6]), Class::Birth);
     assert_eq!(planned(57, &[], &mut Pages::default()), Plan::Home("it called fork"));
     assert_eq!(class(4000, &[0; 6]), Class::Home("it made a call that is not known"));
 }

@@ -106,3 +106,27 @@ impl Pagemap {
         )
     }
 }
+
+/// Pages of `[start, end)` that the process shares with no other one: since a fork it (or the other one) has written to them.
+pub fn pages_of_its_own(pid: i32, start: u64, end: u64) -> io::Result<Vec<u64>> {
+    use std::os::unix::fs::FileExt;
+    const PRESENT_BIT: u64 = 1 << 63;
+    const EXCLUSIVE_BIT: u64 = 1 << 56;
+    const AT_ONCE: u64 = 8192;
+    let file = File::open(format!("/proc/{pid}/pagemap"))?;
+    let mut out = Vec::new();
+    let (mut page, last) = (start / crate::PAGE, end / crate::PAGE);
+    while page < last {
+        let mut words = vec![0u8; (AT_ONCE.min(last - page) * 8) as usize];
+        file.read_exact_at(&mut words, page * 8)?;
+        for word in words.chunks_exact(8) {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(word);
+            if u64::from_le_bytes(bytes) & (PRESENT_BIT | EXCLUSIVE_BIT) == PRESENT_BIT | EXCLUSIVE_BIT {
+                out.push(page * crate::PAGE);
+            }
+            page += 1;
+        }
+    }
+    Ok(out)
+}

@@ -266,6 +266,9 @@ pub enum Up {
     Pull(u64, u32),
     /// The stack grew down to this page.
     StackGrew(u64),
+    /// What the child begins with that the call which follows makes: a copy of its caller (extended state in the body). All written pages
+    /// have been sent.
+    Child(Box<Context>),
     /// Input bytes of the call that follows.
     Input(u64),
     /// Run this call.

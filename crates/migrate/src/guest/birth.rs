@@ -41,8 +41,9 @@ impl Birth {
             *word = u64::from_le_bytes(bytes.try_into().ok()?);
         }
         let [flags, _, child_tid, parent_tid, exit_signal, stack, size, tls, set_tid, set_size, cgroup] = words;
-        let odd = [exit_signal, set_tid, set_size, cgroup].iter().any(|&w| w != 0);
-        let flags_fit = flags >> 32 == 0 && flags & 0xff == 0;
+        let odd = [set_tid, set_size, cgroup].iter().any(|&w| w != 0);
+        let flags_fit = flags & 0xff == 0 && exit_signal <= 64;
+        let flags = flags | exit_signal;
         let stack = if stack == 0 { 0 } else { stack.checked_add(size)? };
         (!odd && flags_fit && bytes.len() <= CLONE_ARGS).then_some(Birth { flags, stack, parent_tid, child_tid, tls })
     }
@@ -50,28 +51,39 @@ impl Birth {
 
 /// What the program's thread asks for in `held`, if it can be read.
 pub(super) enum Asked {
-    Birth(Birth),
+    Thread(Birth),
+    Process(Birth),
     /// A page of its arguments is not here.
     NotHere(u64),
-    /// Not a thread like the others.
+    /// Something that only home can make.
     Else,
 }
 
 impl Guest {
     pub(super) fn asked_birth(&self, held: &Held, view: &mut dyn Memory) -> Asked {
-        let birth = if held.nr == libc::SYS_clone3 as u64 {
-            let mut bytes = vec![0; (held.args[1] as usize).min(CLONE_ARGS + 1)];
-            let got = view.read(held.args[0], &mut bytes);
-            if got < bytes.len() {
-                return Asked::NotHere(held.args[0] + got as u64);
+        const VFORK: u64 = (libc::CLONE_VM | libc::CLONE_VFORK) as u64;
+        let plain = |flags: u64| Birth::of(&[flags | libc::SIGCHLD as u64, 0, 0, 0, 0, 0]);
+        let birth = match held.nr as i64 {
+            libc::SYS_clone3 => {
+                let mut bytes = vec![0; (held.args[1] as usize).min(CLONE_ARGS + 1)];
+                let got = view.read(held.args[0], &mut bytes);
+                if got < bytes.len() {
+                    return Asked::NotHere(held.args[0] + got as u64);
+                }
+                Birth::of_clone3(&bytes)
             }
-            Birth::of_clone3(&bytes)
-        } else {
-            Some(Birth::of(&held.args))
+            libc::SYS_fork => Some(plain(0)),
+            libc::SYS_vfork => Some(plain(VFORK)),
+            _ => Some(Birth::of(&held.args)),
         };
-        match birth.filter(|b| crate::home::is_thread(b.flags)) {
-            Some(birth) => Asked::Birth(birth),
-            None => Asked::Else,
+        match birth {
+            Some(birth) if crate::home::is_thread(birth.flags) => Asked::Thread(birth),
+            // A child that its parent waits for is traced at home until it has its own memory, which in personal mode would take the rights
+            // of a set-user-id program away.
+            Some(birth) if crate::home::is_process(birth.flags) && (self.body.full_uffd || birth.flags & VFORK == 0) => {
+                Asked::Process(birth)
+            }
+            _ => Asked::Else,
         }
     }
 
@@ -189,7 +201,7 @@ impl Guest {
     /// Lets a thread run that we have stopped for a moment, unless it is to stand still.
     pub(super) fn go_on(&mut self, tid: i32) -> Result<()> {
         let thread = &mut self.threads[tid];
-        if thread.for_home || self.paused || self.leaving.freezing() {
+        if thread.for_home || self.paused || self.leaving.freezing() || self.fork.is_some() {
             thread.stopped = true;
             return Ok(());
         }
@@ -222,7 +234,7 @@ mod tests {
     #[test]
     fn more_than_a_thread_is_something_else() {
         let flags = u64::from(inject::THREAD_FLAGS);
-        for odd in [[flags, 0, 0, 0, 17, 0, 0, 0], [flags | 1 << 33, 0, 0, 0, 0, 0, 0, 0]] {
+        for odd in [[flags, 0, 0, 0, 170, 0, 0, 0], [flags | 17, 0, 0, 0, 0, 0, 0, 0]] {
             assert_eq!(Birth::of_clone3(&bytes(&odd)), None, "{odd:x?}");
         }
         assert_eq!(Birth::of_clone3(&bytes(&[flags, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0])), None);

@@ -288,6 +288,7 @@ fn prepare(order: GuestOrder, offer: Offer, chan: Channel, plan: &Plan, layout: 
         stubs: Vec::new(),
         cpu_before_ns: 0,
         leaving: Leaving::No,
+        fork: None,
         wants_home: false,
         reported: now,
         counted: (0, 0, 0),

@@ -53,12 +53,30 @@ impl Guest {
                 None => Ok(()),
             };
         }
-        thread.call = Some(held);
+        self.dispatch(tid, held)
+    }
+
+    /// What becomes of a held call.
+    fn dispatch(&mut self, tid: i32, mut held: Held) -> Result<()> {
+        if self.must_wait(&held) {
+            held.stage = Stage::PutOff;
+            self.threads[tid].call = Some(held);
+            return Ok(());
+        }
+        self.dispatch_now(tid, held)
+    }
+
+    fn dispatch_now(&mut self, tid: i32, mut held: Held) -> Result<()> {
+        held.stage = if self.fork.is_some() { Stage::PutOff } else { Stage::Pulling };
+        self.threads[tid].call = Some(held);
+        if self.fork.is_some() {
+            return Ok(());
+        }
         if held.nr == libc::SYS_rt_sigreturn as u64 {
             return self.handler_returns(tid, held);
         }
         if held.nr == libc::SYS_set_tid_address as u64 {
-            thread.tid_address = held.args[0];
+            self.threads[tid].tid_address = held.args[0];
             return self.run_natively(tid, &held);
         }
         if let Some(reason) = self.must_go_home(tid, &held) {
@@ -66,11 +84,6 @@ impl Guest {
         }
         if self.answer_here(tid, &held)? {
             self.threads[tid].call = None;
-            return Ok(());
-        }
-        if self.must_wait(&held) {
-            held.stage = Stage::PutOff;
-            self.threads[tid].call = Some(held);
             return Ok(());
         }
         self.plan_call(tid)
@@ -86,10 +99,9 @@ impl Guest {
     /// Lets calls go that were put off.
     pub(super) fn take_put_off(&mut self) -> Result<()> {
         for tid in self.threads.which(|t| t.call.is_some_and(|c| c.stage == Stage::PutOff)) {
-            if let Some(call) = &mut self.threads[tid].call {
-                call.stage = Stage::Pulling;
+            if let Some(held) = self.threads[tid].call {
+                self.dispatch_now(tid, held)?;
             }
-            self.plan_call(tid)?;
         }
         Ok(())
     }
@@ -205,9 +217,12 @@ impl Guest {
             // Described by the engine: no memory is read.
             Class::Memory => Plan::Forward { inputs: Vec::new(), outputs_max: Vec::new() },
             Class::Birth => match self.asked_birth(&held, &mut view) {
-                Asked::Birth(birth) => return self.send_call(tid, libc::SYS_clone as u64, birth.args(), Vec::new(), &[]),
+                Asked::Thread(birth) => return self.send_call(tid, libc::SYS_clone as u64, birth.args(), Vec::new(), &[]),
+                Asked::Process(birth) => {
+                    return if self.signals_first(tid, held)? { Ok(()) } else { self.begin_fork(tid, birth) };
+                }
                 Asked::NotHere(page) => Plan::NeedPages(vec![page]),
-                Asked::Else => Plan::Home("it makes a process"),
+                Asked::Else => Plan::Home("it makes a process in a way that only home can do"),
             },
             _ => pando_calls::plan(held.nr, &held.args, &mut view),
         };
@@ -229,9 +244,9 @@ impl Guest {
         Ok(())
     }
 
-    fn forward(&mut self, tid: i32, held: Held, inputs: &[Range]) -> Result<()> {
+    /// Does a signal come before the call? Then its handler runs first.
+    fn signals_first(&mut self, tid: i32, held: Held) -> Result<bool> {
         self.forget_flushed(tid)?;
-        self.note_stack_growth()?;
         let mask_call =
             pando_calls::temporary_mask(held.nr, &held.args, &mut View { memory: &self.memory, areas: &self.areas });
         let lets_in = |thread: &super::thread::GuestThread, mask: u64| {
@@ -240,16 +255,26 @@ impl Guest {
         if mask_call.is_some_and(|mask| lets_in(&self.threads[tid], mask)) {
             // A signal that waits here and that the call would let in: it breaks the call off at once.
             self.threads[tid].call = None;
-            return self.break_off(tid, held, restart::NOHAND);
+            self.break_off(tid, held, restart::NOHAND)?;
+            return Ok(true);
         }
         if !self.threads[tid].undelivered.is_empty() {
             // A signal came before the kernel saw it: its handler runs first, or it would wait for the end of this call.
             let blocked = at("status", pando_kernel::procfs::status(self.threads[tid].tracee.tid))?.blocked;
             if lets_in(&self.threads[tid], blocked) {
                 self.threads[tid].call = None;
-                return self.break_off(tid, held, restart::NOINTR);
+                self.break_off(tid, held, restart::NOINTR)?;
+                return Ok(true);
             }
         }
+        Ok(false)
+    }
+
+    fn forward(&mut self, tid: i32, held: Held, inputs: &[Range]) -> Result<()> {
+        if self.signals_first(tid, held)? {
+            return Ok(());
+        }
+        self.note_stack_growth()?;
         let total: u64 = inputs.iter().map(|r| r.len).sum();
         let (mut spans, mut bytes): (Vec<Span>, Vec<u8>) = (Vec::new(), Vec::new());
         for range in inputs {
@@ -258,7 +283,7 @@ impl Guest {
         self.send_call(tid, held.nr, held.args, spans, &bytes)
     }
 
-    fn send_call(&mut self, tid: i32, nr: u64, args: [u64; 6], inputs: Vec<Span>, bytes: &[u8]) -> Result<()> {
+    pub(super) fn send_call(&mut self, tid: i32, nr: u64, args: [u64; 6], inputs: Vec<Span>, bytes: &[u8]) -> Result<()> {
         self.seq += 1;
         self.counted.0 += 1;
         let thread = &mut self.threads[tid];
@@ -338,17 +363,23 @@ impl Guest {
             return Ok(());
         };
         let Some(held) = self.threads[tid].call.take() else { return Ok(()) };
+        let forks = self.fork.as_ref().map(|f| f.tid);
+        if forks.is_some_and(|f| f != tid) {
+            // Nobody runs on while a process is made.
+            self.interrupt(tid)?;
+        }
         match down {
+            Down::Interrupted { .. } if forks == Some(tid) => self.fork_answered(&down, &[]),
             Down::Interrupted { code, .. } => {
                 if !restart::CODES.contains(&code) {
                     return Err(GuestError::Protocol(format!("restart code {code}")));
                 }
                 self.break_off(tid, held, code)
             }
-            Down::Reply { ret, outputs, .. } => {
+            Down::Reply { ret, ref outputs, .. } => {
                 let mut parts = Vec::new();
                 let mut rest = body.as_slice();
-                for (addr, len) in outputs {
+                for &(addr, len) in outputs {
                     let short = || GuestError::Protocol("a short reply".into());
                     let (bytes, tail) = rest.split_at_checked(len as usize).ok_or_else(short)?;
                     if !self.is_programs(addr, u64::from(len)) {
@@ -357,7 +388,10 @@ impl Guest {
                     parts.push((addr, bytes.to_vec()));
                     rest = tail;
                 }
-                self.complete(tid, held, ret, parts)
+                match forks == Some(tid) {
+                    true => self.fork_answered(&down, &parts),
+                    false => self.complete(tid, held, ret, parts),
+                }
             }
             _ => Ok(()),
         }
@@ -407,7 +441,7 @@ impl Guest {
         // Its memory is as it was: the caller is held, and what other threads change there is theirs to answer for.
         let mut view = View { memory: &self.memory, areas: &self.areas };
         let birth: Birth = match self.asked_birth(held, &mut view) {
-            Asked::Birth(birth) => birth,
+            Asked::Thread(birth) => birth,
             _ => return Err(GuestError::Protocol("the arguments of clone3 have changed under its thread's hands".into())),
         };
         self.give_birth(tid, held, birth, ret as i32)

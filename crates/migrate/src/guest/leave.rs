@@ -145,6 +145,11 @@ impl Guest {
     /// Between a memory call at home and its mirror here the two maps differ: no page may be sent. The end of a handler, too,
     /// is half done then. Neither blocks.
     pub(super) fn map_is_changing(&self) -> bool {
+        self.fork.is_some() || self.calls_pass()
+    }
+
+    /// Is there a call between home and here that must have happened at both?
+    pub(super) fn calls_pass(&self) -> bool {
         // Our stubs in the vDSO are not known elsewhere, and step_out begins them anew: their question must have been answered.
         // Calls that run on both sides must have run on both.
         let passing = |c: super::Held| {
@@ -160,7 +165,7 @@ impl Guest {
 
     /// Sends those pages of `ranges` that are still there: since they were looked for the program may have given some back, and to
     /// read a missing page the fast way is to wait for ourselves.
-    fn send_written(&mut self, ranges: &[(u64, u64)]) -> Result<()> {
+    pub(super) fn send_written(&mut self, ranges: &[(u64, u64)]) -> Result<()> {
         for &(start, end) in ranges {
             for (start, end) in at("scan for present pages", self.pagemap.present(start, end))? {
                 self.send_present(start, end)?;
@@ -215,7 +220,7 @@ impl Guest {
     }
 
     /// The context of a stopped thread, and its extended state.
-    fn freeze_thread(&mut self, tid: i32) -> Result<(Context, Vec<u8>)> {
+    pub(super) fn freeze_thread(&mut self, tid: i32) -> Result<(Context, Vec<u8>)> {
         let tracee = self.threads[tid].tracee;
         let mask = match self.threads[tid].frame_mask.take() {
             Some(mask) => mask,
@@ -367,7 +372,7 @@ impl Guest {
 }
 
 /// Up to a chunk of the queue.
-fn take_chunk(queue: &mut VecDeque<(u64, u64)>) -> Option<(u64, u64)> {
+pub(super) fn take_chunk(queue: &mut VecDeque<(u64, u64)>) -> Option<(u64, u64)> {
     let (start, end) = queue.pop_front()?;
     let cut = end.min(start + CHUNK as u64);
     if cut < end {

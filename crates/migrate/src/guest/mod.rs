@@ -4,6 +4,7 @@ mod birth;
 mod build;
 mod calls;
 mod faults;
+mod fork;
 mod leave;
 mod mirror;
 mod stops;
@@ -16,6 +17,7 @@ use crate::hold::{Holds, Side};
 use crate::layout::{HOLE_BYTES, TOP};
 use crate::link::Link;
 use crate::message::{Down, Offer, Up, said};
+use fork::Fork;
 use leave::Leaving;
 use pando_kernel::memory::ProcessMemory;
 use pando_kernel::notify::Listener;
@@ -69,7 +71,7 @@ pub(crate) fn at<T>(step: &'static str, result: std::io::Result<T>) -> Result<T>
 pub(crate) enum Stage {
     /// Waits for pages that hold its nested arguments.
     Pulling,
-    /// A memory call that waits until written pages have been sent.
+    /// It waits until written pages have been sent, or a process has been made.
     PutOff,
     /// Sent home as call number `seq`.
     Sent(u64),
@@ -131,6 +133,8 @@ pub(crate) struct Guest {
     stubs: Vec<u64>,
     cpu_before_ns: u64,
     leaving: Leaving,
+    /// A process is being made.
+    fork: Option<Fork>,
     wants_home: bool,
     reported: Instant,
     counted: (u64, u64, u64),
@@ -178,13 +182,15 @@ impl Guest {
         loop {
             self.turn(&ready)?;
             self.work_on_leaving()?;
+            self.work_on_fork()?;
             // A negative descriptor is passed over by poll(2).
             let listener = self.listener.as_ref().filter(|_| !self.leaving.closed()).map_or(-1, Listener::raw);
             let link = self.link.raw().unwrap_or(-1);
             let chan = (self.chan.raw(), self.chan.wants_write());
             let fds =
                 [chan, (self.children.as_raw_fd(), false), (self.uffd.raw(), false), (listener, false), (link, false)];
-            let at_once = self.leaving.busy() && !self.chan.wants_write() && !self.map_is_changing();
+            let busy = self.leaving.busy() && !self.map_is_changing() || self.fork.as_ref().is_some_and(Fork::is_busy);
+            let at_once = busy && !self.chan.wants_write();
             let timeout = if at_once || !self.stash.is_empty() || self.chan.has_frame() { 0 } else { 250_000 };
             ready = at("poll", poll::wait(&fds, timeout))?;
             self.heartbeat()?;

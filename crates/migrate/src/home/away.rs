@@ -44,6 +44,11 @@ impl Deputy {
             // A thread that has just been let go may still have something to say.
             if self.threads.has(tid) {
                 self.on_stop(tid, stop)?;
+            } else if self.borrowers.contains_key(&tid) {
+                self.on_borrower(tid, stop)?;
+            } else if matches!(stop, ptrace::Stop::Event(_)) {
+                // A child that stands still before its parent's stop has been seen.
+                self.newborn.insert(tid);
             }
         }
         if self.finished_returning()? {
@@ -137,6 +142,10 @@ impl Deputy {
             Up::Call { tid, seq, nr, args, inputs, signals } => {
                 self.make_stack_now()?;
                 self.on_call(Wanted { tid, seq, nr, args }, &inputs, &body, signals)
+            }
+            Up::Child(context) => {
+                self.unborn = Some((context, body));
+                Ok(())
             }
             Up::Written(runs) => self.on_written(&runs, &body),
             Up::WantHome(reason) => self.come_home_for(&said(&reason)),

@@ -13,6 +13,16 @@ const FREE_FLAGS: u64 = (libc::CLONE_SETTLS
     | libc::CLONE_CHILD_CLEARTID
     | libc::CLONE_DETACHED) as u64;
 
+/// CLONE_CLEAR_SIGHAND of clone3(2).
+pub(super) const CLEAR_HANDLERS: u64 = 1 << 32;
+
+/// Are these the flags of a process that the engine can make: one that gets a copy of all (fork), or one that its parent waits for until it
+/// has other memory (vfork)? The signal at its end is in the low bits.
+pub(crate) fn is_process(flags: u64) -> bool {
+    let (vm, vfork) = (libc::CLONE_VM as u64, libc::CLONE_VFORK as u64);
+    flags & 0xff <= 64 && [0, vfork, vm | vfork].contains(&(flags & !0xff & !FREE_FLAGS & !CLEAR_HANDLERS))
+}
+
 /// Are these the flags of a thread that the engine can make?
 pub(crate) fn is_thread(flags: u64) -> bool {
     flags & 0xffff_ffff & !FREE_FLAGS == u64::from(THREAD_FLAGS)
@@ -42,11 +52,12 @@ impl Deputy {
         self.reply(tid, &flight, result, outputs)
     }
 
-    /// Writes the new thread's id where the program wants it.
-    fn announce(&self, flight: &Flight, tid: i32) -> Vec<(u64, Vec<u8>)> {
+    /// Writes the id of a new thread or process where the program wants it. (That of a process goes to its own memory in bring_up.)
+    pub(super) fn announce(&self, flight: &Flight, tid: i32) -> Vec<(u64, Vec<u8>)> {
         let [flags, _, parent, child, ..] = flight.args;
-        let wanted = [(libc::CLONE_PARENT_SETTID, parent), (libc::CLONE_CHILD_SETTID, child)];
-        let places = wanted.iter().filter(|(flag, _)| flags & *flag as u64 != 0).map(|(_, place)| *place);
+        let thread = is_thread(flags);
+        let wanted = [(libc::CLONE_PARENT_SETTID, parent, true), (libc::CLONE_CHILD_SETTID, child, thread)];
+        let places = wanted.iter().filter(|(flag, _, here)| *here && flags & *flag as u64 != 0).map(|(_, place, _)| *place);
         let places = places.filter(|&p| p < self.hole.saturating_sub(4) || p >= self.hole + crate::layout::HOLE_BYTES);
         let outputs: Vec<(u64, Vec<u8>)> = places.map(|p| (p, tid.to_le_bytes().to_vec())).collect();
         for (place, bytes) in &outputs {

@@ -1,6 +1,7 @@
 //! Forwarded calls: run by the deputy's own threads, with their own arguments.
 
-use super::birth::is_thread;
+use super::birth::{is_process, is_thread};
+use super::fork::Birth;
 use super::memory::View;
 use super::thread::State;
 use super::{Answered, Deputy, Flight, HomeError, Result, at};
@@ -74,7 +75,9 @@ impl Deputy {
             return self.tell(&Down::Reply { seq, ret: error, outputs: Vec::new() }, &[]);
         }
         let outputs_max = self.outputs_max(tid, nr, args);
-        let flight = Flight { seq, nr, args, outputs_max, begun: false, disturbed: false, done_before };
+        let birth = self.unborn.take().map(|(context, xstate)| Birth { context: *context, xstate, left: Vec::new() });
+        let birth = birth.filter(|_| nr == libc::SYS_clone as u64 && is_process(args[0])).map(Box::new);
+        let flight = Flight { seq, nr, args, outputs_max, begun: false, disturbed: false, done_before, birth };
         self.threads[tid].flight = Some(flight);
         self.begin(tid)
     }
@@ -86,6 +89,7 @@ impl Deputy {
         match pando_calls::class(nr, args) {
             Class::Home(_) | Class::Native | Class::Words(_) | Class::CpuTimer => Err(not_forwarded()),
             Class::Birth if nr == libc::SYS_clone as u64 && is_thread(args[0]) => Ok(None),
+            Class::Birth if nr == libc::SYS_clone as u64 && is_process(args[0]) && self.unborn.is_some() => Ok(None),
             Class::Birth => Err(not_forwarded()),
             // The first thread outlives the others, or all of it is at home.
             _ if nr == libc::SYS_exit as u64 && tid == self.pid && self.threads.len() > 1 => Err(not_forwarded()),
@@ -126,9 +130,11 @@ impl Deputy {
                     self.changing_map = Some(tid);
                 }
                 flight.begun = true;
-                if wanted.nr == libc::SYS_clone as u64 {
-                    return self.bear(tid);
-                }
+                let wanted = match wanted.nr == libc::SYS_clone as u64 {
+                    true if flight.birth.is_none() => return self.bear(tid),
+                    true => Self::fork_call(wanted.args[0]),
+                    false => wanted,
+                };
                 if thread.starved >= STARVED {
                     self.enter_under_fire(tid, &wanted)?;
                 } else {
@@ -213,7 +219,11 @@ impl Deputy {
         if flight.done_before > 0 {
             ret = flight.done_before as i64 + ret.max(0);
         }
-        let outputs = self.outputs(tid, &flight, ret);
+        let mut outputs = self.outputs(tid, &flight, ret);
+        if let Some(birth) = flight.birth.take() {
+            outputs = birth.left;
+            outputs.extend((ret > 0).then(|| self.announce(&flight, ret as i32)).into_iter().flatten());
+        }
         self.settle_kept(tid, &outputs);
         self.note_effects(&flight, ret);
         if flight.nr != libc::SYS_restart_syscall as u64 {

@@ -17,7 +17,7 @@ use pando_kernel::procfs::{self, Mapping};
 use pando_kernel::ptrace::{self, Registers, Stop};
 use pando_kernel::signal::SigInfo;
 use pando_kernel::{PAGE, poll, signal, vdso};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
@@ -151,6 +151,9 @@ impl Deputy {
             reset_wanted: Vec::new(),
             spent: BTreeMap::new(),
             arriving: Vec::new(),
+            unborn: None,
+            newborn: BTreeSet::new(),
+            borrowers: BTreeMap::new(),
             abroad: None,
             changing_map: None,
             kept: Vec::new(),

@@ -5,6 +5,7 @@ mod birth;
 mod calls;
 mod clocks;
 mod escort;
+mod fork;
 mod freeze;
 mod memory;
 mod offer;
@@ -17,11 +18,11 @@ mod thread;
 use crate::channel::{Channel, ChannelError};
 use crate::control::{Command, DeputyOrder, Destination, MoveRecord, Report};
 use crate::link::Link;
-use crate::message::{CpuTimers, Down};
+use crate::message::{Context, CpuTimers, Down};
 use pando_kernel::memory::ProcessMemory;
 use pando_kernel::pagemap::Pagemap;
 use pando_kernel::{inject, procfs, ptrace};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
@@ -61,7 +62,7 @@ pub(crate) enum HomeError {
     Ended(i32),
 }
 
-pub(crate) use birth::is_thread;
+pub(crate) use birth::{is_process, is_thread};
 
 pub(crate) type Result<T> = std::result::Result<T, HomeError>;
 
@@ -84,6 +85,8 @@ pub(crate) struct Flight {
     pub disturbed: bool,
     /// Bytes that an interrupted first part had already transferred.
     pub done_before: u64,
+    /// Where a child is made: what it begins with, its extended state, and what it wrote to memory that was its parent's.
+    pub birth: Option<Box<fork::Birth>>,
 }
 
 /// An answer that home has given, in case it crosses with the guest's leaving.
@@ -148,6 +151,12 @@ pub(crate) struct Deputy {
     pub spent: BTreeMap<i32, Vec<u8>>,
     /// Signals that come back with the thread that comes next.
     pub arriving: Vec<Vec<u8>>,
+    /// What the child of the next call begins with, its extended state, too.
+    pub unborn: Option<(Box<Context>, Vec<u8>)>,
+    /// Children that stand still before their first instruction.
+    pub newborn: BTreeSet<i32>,
+    /// Children that their parents, these threads, wait for (vfork).
+    pub borrowers: BTreeMap<i32, i32>,
     pub abroad: Option<Abroad>,
     /// The thread that makes a memory call now.
     pub changing_map: Option<i32>,
@@ -297,6 +306,7 @@ impl Deputy {
 
     /// Ends the process and collects all of its threads.
     fn end_process(&self) {
+        self.let_borrowers_go();
         let _ = pando_kernel::signal::kill(self.pid, libc::SIGKILL);
         while !matches!(ptrace::wait_any(true), Err(_) | Ok(None)) {}
     }

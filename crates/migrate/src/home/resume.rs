@@ -221,14 +221,14 @@ impl Deputy {
         args[1] += done;
         args[2] -= done;
         let outputs_max = self.outputs_max(tid, nr, args);
-        let flight = Flight { seq: 0, nr, args, outputs_max, begun: false, disturbed: false, done_before: done };
+        let flight = Flight { seq: 0, nr, args, outputs_max, begun: false, disturbed: false, done_before: done, birth: None };
         self.threads[tid].flight = Some(flight);
         self.threads[tid].halt();
         self.begin(tid)
     }
 
     /// The kernel does not take what came from abroad.
-    fn unusable(&self, what: &'static str, error: std::io::Error) -> HomeError {
+    pub(super) fn unusable(&self, what: &'static str, error: std::io::Error) -> HomeError {
         match self.left.as_str() {
             "" => HomeError::Kernel(what, error),
             node => {

@@ -17,6 +17,9 @@ impl Deputy {
         match stop {
             Stop::Gone(_) if tid != self.pid => self.thread_gone(tid),
             Stop::Gone(status) => Err(HomeError::Ended(status)),
+            Stop::Other(libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE) => {
+                self.child_born(tid)
+            }
             Stop::Other(_) => at("continue", self.threads[tid].tracee.cont(0)),
             Stop::Event(libc::SIGTRAP) => self.on_event(tid),
             Stop::Event(_) => {

@@ -117,7 +117,8 @@ impl Deputy {
         // The commit. From here on the process must not outlive its helper: part of its memory will be elsewhere.
         // (One thread that is killed takes all along.)
         for thread in self.threads.iter().filter(|t| t.state == State::Halted) {
-            let options = libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACECLONE;
+            let births = libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFORK;
+            let options = libc::PTRACE_O_EXITKILL | births;
             at("set EXITKILL", thread.tracee.set_options(options))?;
         }
         self.abroad =

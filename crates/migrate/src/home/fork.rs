@@ -1,0 +1,193 @@
+//! Processes that a moved process makes: children of the body at home, where they begin (docs/decisions/0013).
+//!
+//! All that the guest had written has come home before the call. The child gets the registers of the guest's thread and goes on by itself.
+
+use super::birth::CLEAR_HANDLERS;
+use super::{Deputy, HomeError, Result, at};
+use crate::layout::{HOLE_BYTES, SCRATCH, TABLE};
+use crate::message::Context;
+use pando_kernel::inject::{self, Call, call};
+use pando_kernel::memory::ProcessMemory;
+use pando_kernel::ptrace::{self, Stop, Tracee};
+use pando_kernel::{PAGE, pagemap, procfs};
+
+/// A child that is being made.
+#[derive(Clone, Debug)]
+pub(crate) struct Birth {
+    /// The thread that makes it, as it was when it called.
+    pub context: Context,
+    pub xstate: Vec<u8>,
+    /// What it wrote to memory that was its parent's before it ended (vfork).
+    pub left: Vec<(u64, Vec<u8>)>,
+}
+
+impl Deputy {
+    /// The call as home's kernel makes it. The parent's memory is always copied: what a child that borrows it leaves there is
+    /// carried over (`left_behind`).
+    pub(super) fn fork_call(flags: u64) -> Call {
+        let kept = flags & (0xff | libc::CLONE_VFORK as u64);
+        call(libc::SYS_clone, &[kept, 0, 0, 0, 0])
+    }
+
+    /// The kernel has made the child; it and its parent stand still.
+    pub(super) fn child_born(&mut self, tid: i32) -> Result<()> {
+        let parent = self.threads[tid].tracee;
+        let child = Tracee { tid: at("the child's id", parent.event_message())? as i32 };
+        while !self.newborn.remove(&child.tid) {
+            match at("wait for the child", child.wait(true))? {
+                Some(Stop::Event(_)) => break,
+                // It was killed before it began; its parent hears of it.
+                Some(Stop::Gone(_)) => return at("continue", parent.cont(0)),
+                _ => at("continue", child.cont(0))?,
+            }
+        }
+        let flight = self.threads[tid].flight.as_ref();
+        let Some((args, birth)) = flight.and_then(|f| Some((f.args, f.birth.as_ref()?.clone()))) else {
+            return Err(self.broken("a child of nobody"));
+        };
+        self.bring_up(child, args, &birth)?;
+        if args[0] & libc::CLONE_VFORK as u64 != 0 {
+            at("watch the child", child.set_options(libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_TRACEEXIT))?;
+            at("let the child run", child.cont(0))?;
+            self.borrowers.insert(child.tid, tid);
+        } else {
+            at("let the child go", child.detach(0))?;
+        }
+        at("continue", parent.cont(0))
+    }
+
+    /// Makes of the copy of a deputy what the copy of the program would be.
+    fn bring_up(&self, child: Tracee, [flags, stack, _, child_tid, tls, _]: [u64; 6], birth: &Birth) -> Result<()> {
+        let memory = at("the child's memory", ProcessMemory::open(child.tid))?;
+        let context = &birth.context;
+        let Some(mut registers) = ptrace::from_words(&context.registers) else {
+            return Err(self.broken("a child with strange registers"));
+        };
+        let mut base = at("registers", child.registers())?;
+        (registers.cs, registers.ss) = (base.cs, base.ss);
+        (registers.rax, registers.orig_rax) = (0, u64::MAX);
+        if stack != 0 {
+            registers.rsp = stack;
+        }
+        if flags & libc::CLONE_SETTLS as u64 != 0 {
+            registers.fs_base = tls;
+        }
+        for kept in &self.kept {
+            memory.write(kept.at, &kept.bytes);
+        }
+        at("mask", child.set_signal_mask(inject::QUIET))?;
+        base.rsp = self.hole + HOLE_BYTES - 64;
+        let scratch = self.hole + SCRATCH;
+        memory.write(scratch, &context.altstack);
+        memory.write(scratch + 64, &[0; 32]);
+        let mut calls = vec![call(libc::SYS_sigaltstack, &[scratch, 0])];
+        let (rseq, size, signature) = context.rseq;
+        if rseq != 0 {
+            calls.push(call(libc::SYS_rseq, &[rseq, u64::from(size), 0, u64::from(signature)]));
+        }
+        if flags & libc::CLONE_CHILD_CLEARTID as u64 != 0 {
+            calls.push(call(libc::SYS_set_tid_address, &[child_tid]));
+        }
+        if flags & CLEAR_HANDLERS != 0 {
+            let defaults = self.handlers.keys().map(|&s| call(libc::SYS_rt_sigaction, &[s as u64, scratch + 64, 0, 8]));
+            calls.extend(defaults);
+        }
+        inject::table_calls(child, &memory, &base, self.hole, self.hole + TABLE, &calls)?;
+        inject::step_call(child, &base, self.syscall_ip, &call(libc::SYS_munmap, &[self.hole, HOLE_BYTES]))?;
+        if flags & libc::CLONE_CHILD_SETTID as u64 != 0 {
+            memory.write(child_tid, &child.tid.to_le_bytes());
+        }
+        child.set_xstate(&birth.xstate).map_err(|e| self.unusable("extended state", e))?;
+        at("mask", child.set_signal_mask(context.mask))?;
+        child.set_registers(&registers).map_err(|e| self.unusable("registers", e))
+    }
+
+    /// A child that its parent waits for: until it has memory of its own.
+    pub(super) fn on_borrower(&mut self, child: i32, stop: Stop) -> Result<()> {
+        let tracee = Tracee { tid: child };
+        let result = match stop {
+            Stop::Other(libc::PTRACE_EVENT_EXIT) => {
+                self.left_behind(child)?;
+                self.borrowers.remove(&child);
+                tracee.detach(0)
+            }
+            Stop::Other(libc::PTRACE_EVENT_EXEC) => {
+                self.borrowers.remove(&child);
+                tracee.detach(0)
+            }
+            Stop::Gone(_) => {
+                self.borrowers.remove(&child);
+                Ok(())
+            }
+            Stop::Signal(signal) => tracee.cont(signal),
+            Stop::Event(libc::SIGTRAP) | Stop::Other(_) => tracee.cont(0),
+            Stop::Event(_) => tracee.listen(),
+        };
+        match result {
+            // It was killed meanwhile.
+            Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+            other => at("the child", other),
+        }
+    }
+
+    /// A child ends that had borrowed its parent's memory: what it wrote there stays (posix_spawn(3) says so why it failed).
+    fn left_behind(&mut self, child: i32) -> Result<()> {
+        let Some(&parent) = self.borrowers.get(&child).filter(|p| self.threads.has(**p)) else { return Ok(()) };
+        let Ok(memory) = ProcessMemory::open(child) else { return Ok(()) };
+        let mut left = Vec::new();
+        for m in at("the child's map", procfs::maps(child))? {
+            if m.shared || m.prot & procfs::WRITE == 0 || pando_kernel::vdso::is_special(&m) {
+                continue;
+            }
+            for page in at("the child's pages", pagemap::pages_of_its_own(child, m.start, m.end))? {
+                let (mut new, mut old) = ([0; PAGE as usize], [0; PAGE as usize]);
+                if memory.read_all(page, &mut new) && self.memory.read_all(page, &mut old) {
+                    left.extend(differences(page, &old, &new));
+                }
+            }
+        }
+        for (addr, bytes) in &left {
+            self.memory.write(*addr, bytes);
+        }
+        let flight = self.threads[parent].flight.as_mut();
+        match flight.and_then(|f| f.birth.as_mut()) {
+            Some(birth) => birth.left = left,
+            None => return Err(HomeError::Kernel("a child's parent", std::io::Error::other("it is gone"))),
+        }
+        Ok(())
+    }
+
+    /// Lets children go that are still watched.
+    pub(super) fn let_borrowers_go(&self) {
+        for &child in self.borrowers.keys() {
+            let tracee = Tracee { tid: child };
+            if tracee.interrupt().is_ok() && tracee.wait(true).is_ok() {
+                let _ = tracee.detach(0);
+            }
+        }
+    }
+}
+
+/// Where `new` differs from `old`, both at `addr`.
+fn differences(addr: u64, old: &[u8], new: &[u8]) -> Vec<(u64, Vec<u8>)> {
+    let mut out: Vec<(u64, Vec<u8>)> = Vec::new();
+    for i in (0..new.len()).filter(|&i| old[i] != new[i]) {
+        match out.last_mut() {
+            Some((start, bytes)) if *start + bytes.len() as u64 == addr + i as u64 => bytes.push(new[i]),
+            _ => out.push((addr + i as u64, vec![new[i]])),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_differs_is_carried_over() {
+        let found = differences(0x1000, b"abcdefgh", b"aXXdefgY");
+        assert_eq!(found, vec![(0x1001, b"XX".to_vec()), (0x1007, b"Y".to_vec())]);
+        assert!(differences(0, b"same", b"same").is_empty());
+    }
+}
