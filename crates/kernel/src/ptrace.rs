@@ -82,9 +82,9 @@ impl Tracee {
         self.request(libc::PTRACE_SINGLESTEP, 0, signal as usize).map(drop)
     }
 
-    /// Continues to the next entry into or exit from a system call.
-    pub fn to_system_call(self) -> io::Result<()> {
-        self.request(libc::PTRACE_SYSCALL, 0, 0).map(drop)
+    /// Continues to the next entry into or exit from a system call, delivering `signal` first (0: none).
+    pub fn to_system_call(self, signal: i32) -> io::Result<()> {
+        self.request(libc::PTRACE_SYSCALL, 0, signal as usize).map(drop)
     }
 
     /// Stays in a group stop but listens for its end.

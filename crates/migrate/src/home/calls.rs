@@ -167,7 +167,7 @@ impl Deputy {
         let regs = inject::registers_for(&thread.base, self.hole + inject::SINGLE, wanted);
         at("registers", tracee.set_registers(&regs))?;
         loop {
-            at("enter", tracee.to_system_call())?;
+            at("enter", tracee.to_system_call(0))?;
             match at("wait", tracee.wait(true))? {
                 Some(Stop::Signal(libc::SIGTRAP)) => break,
                 Some(Stop::Signal(libc::SIGSTOP)) => {

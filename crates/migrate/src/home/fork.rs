@@ -11,6 +11,9 @@ use pando_kernel::memory::ProcessMemory;
 use pando_kernel::ptrace::{self, Stop, Tracee};
 use pando_kernel::{PAGE, pagemap, procfs};
 
+/// SIGTRAP at the entry into or the exit from a system call (PTRACE_O_TRACESYSGOOD).
+const AT_CALL: i32 = libc::SIGTRAP | 0x80;
+
 /// A child that is being made.
 #[derive(Clone, Debug)]
 pub(crate) struct Birth {
@@ -47,8 +50,9 @@ impl Deputy {
         };
         self.bring_up(child, args, &birth)?;
         if args[0] & libc::CLONE_VFORK as u64 != 0 {
-            at("watch the child", child.set_options(libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_TRACEEXIT))?;
-            at("let the child run", child.cont(0))?;
+            let events = libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_TRACEEXIT | libc::PTRACE_O_TRACESYSGOOD;
+            at("watch the child", child.set_options(events))?;
+            at("let the child run", child.to_system_call(0))?;
             self.borrowers.insert(child.tid, tid);
         } else {
             at("let the child go", child.detach(0))?;
@@ -119,8 +123,16 @@ impl Deputy {
                 self.borrowers.remove(&child);
                 Ok(())
             }
-            Stop::Signal(signal) => tracee.cont(signal),
-            Stop::Event(libc::SIGTRAP) | Stop::Other(_) => tracee.cont(0),
+            Stop::Signal(AT_CALL) => {
+                let calls = [libc::SYS_execve, libc::SYS_execveat];
+                let entry = |r: &ptrace::Registers| r.rax as i64 == -i64::from(libc::ENOSYS);
+                if tracee.registers().is_ok_and(|r| calls.contains(&(r.orig_rax as i64)) && entry(&r)) {
+                    self.left_behind(child)?;
+                }
+                tracee.to_system_call(0)
+            }
+            Stop::Signal(signal) => tracee.to_system_call(signal),
+            Stop::Event(libc::SIGTRAP) | Stop::Other(_) => tracee.to_system_call(0),
             Stop::Event(_) => tracee.listen(),
         };
         match result {
@@ -130,7 +142,7 @@ impl Deputy {
         }
     }
 
-    /// A child ends that had borrowed its parent's memory: what it wrote there stays (posix_spawn(3) says so why it failed).
+    /// A child that had borrowed its parent's memory ends or gets its own: what it wrote there stays (posix_spawn(3) says so why it failed).
     fn left_behind(&mut self, child: i32) -> Result<()> {
         let Some(&parent) = self.borrowers.get(&child).filter(|p| self.threads.has(**p)) else { return Ok(()) };
         let Ok(memory) = ProcessMemory::open(child) else { return Ok(()) };
@@ -151,7 +163,7 @@ impl Deputy {
         }
         let flight = self.threads[parent].flight.as_mut();
         match flight.and_then(|f| f.birth.as_mut()) {
-            Some(birth) => birth.left = left,
+            Some(birth) => birth.left.extend(left),
             None => return Err(HomeError::Kernel("a child's parent", std::io::Error::other("it is gone"))),
         }
         Ok(())
