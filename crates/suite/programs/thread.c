@@ -1,4 +1,4 @@
-/* A second thread now and then: the process comes home for it, and may leave again when it is gone. */
+/* A second thread now and then: it is made and ends wherever the process is. */
 // suite: flags -pthread
 #include "suite.h"
 #include <pthread.h>
