@@ -13,9 +13,8 @@ pub struct NativeRule {
 /// forms, and time since boot.
 const CLOCKS: &[u32] = &[0, 1, 4, 5, 6, 7];
 /// Wait, wake, requeue, compare and requeue, wait and wake with a bit set; each plain, private, with the real-time clock, and both.
-const FUTEXES: &[u32] = &[
-    0, 1, 3, 4, 9, 10, 128, 129, 131, 132, 137, 138, 256, 257, 259, 260, 265, 266, 384, 385, 387, 388, 393, 394,
-];
+const FUTEXES: &[u32] =
+    &[0, 1, 3, 4, 9, 10, 128, 129, 131, 132, 137, 138, 256, 257, 259, 260, 265, 266, 384, 385, 387, 388, 393, 394];
 /// Operations that write: wake and operate; with priority inheritance lock (two forms), unlock and try. The kernel does not wait for
 /// userfaultfd when it writes to a futex (fault_in_user_writeable says EFAULT), so the page must be there before.
 const WRITING_FUTEXES: &[u32] = &[5, 6, 7, 8, 13];

@@ -73,7 +73,13 @@ impl Listener {
         let mut n = RawNotification::default();
         // SAFETY: SECCOMP_IOCTL_NOTIF_RECV writes a seccomp_notif, which RawNotification mirrors.
         check(unsafe { i64::from(libc::ioctl(self.fd.as_raw_fd(), RECV, &mut n)) }).ok()?;
-        Some(Notification { id: n.id, tid: n.pid as i32, nr: n.nr as u32 as u64, args: n.args, ip: n.instruction_pointer })
+        Some(Notification {
+            id: n.id,
+            tid: n.pid as i32,
+            nr: n.nr as u32 as u64,
+            args: n.args,
+            ip: n.instruction_pointer,
+        })
     }
 
     fn send(&self, response: &RawResponse) -> io::Result<()> {

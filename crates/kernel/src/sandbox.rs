@@ -56,7 +56,11 @@ impl Body {
         let mut answer = [0u8; 1];
         (&self.control).write_all(&tid.to_ne_bytes())?;
         (&self.control).read_exact(&mut answer)?;
-        if answer[0] == 1 { Ok(()) } else { Err(io::Error::other("this kernel lets nobody choose thread ids (ns_last_pid)")) }
+        if answer[0] == 1 {
+            Ok(())
+        } else {
+            Err(io::Error::other("this kernel lets nobody choose thread ids (ns_last_pid)"))
+        }
     }
 }
 
@@ -100,7 +104,9 @@ pub fn spawn(plan: &Plan) -> io::Result<Body> {
     drop(theirs);
     drop(inits);
     match scm::receive(ours.as_raw_fd()) {
-        Ok((full, pid, Some(fd))) if pid > 0 => Ok(Body { pid, init, uffd: fd, full_uffd: full == 1, _socket: ours, control }),
+        Ok((full, pid, Some(fd))) if pid > 0 => {
+            Ok(Body { pid, init, uffd: fd, full_uffd: full == 1, _socket: ours, control })
+        }
         other => {
             let _ = crate::signal::kill(init, libc::SIGKILL);
             reap(init);

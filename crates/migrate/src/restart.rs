@@ -29,7 +29,8 @@ pub fn make_good(memory: &ProcessMemory, r: &mut Registers) {
     if result == BLOCK && r.orig_rax == libc::SYS_futex as u64 {
         let relative = r.rsi & !FUTEX_FLAGS & 0x7f == libc::FUTEX_WAIT as u64;
         let seconds = memory.word(r.r10).unwrap_or(u64::MAX);
-        let limit = memory.word(r.r10.wrapping_add(8)).unwrap_or(0).saturating_add(seconds.saturating_mul(1_000_000_000));
+        let limit =
+            memory.word(r.r10.wrapping_add(8)).unwrap_or(0).saturating_add(seconds.saturating_mul(1_000_000_000));
         if relative && limit > SHORT_WAIT {
             // How much of it is left only the kernel knows that it waited in; begun anew at each of many moves it would never end. futex(2)
             // may wake at any time, and its callers look at the clock themselves.

@@ -80,7 +80,9 @@ impl Guest {
             Some(birth) if crate::home::is_thread(birth.flags) => Asked::Thread(birth),
             // A child that its parent waits for is traced at home until it has its own memory, which in personal mode would take the rights
             // of a set-user-id program away.
-            Some(birth) if crate::home::is_process(birth.flags) && (self.body.full_uffd || birth.flags & VFORK == 0) => {
+            Some(birth)
+                if crate::home::is_process(birth.flags) && (self.body.full_uffd || birth.flags & VFORK == 0) =>
+            {
                 Asked::Process(birth)
             }
             _ => Asked::Else,

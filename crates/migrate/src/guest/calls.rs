@@ -217,7 +217,9 @@ impl Guest {
             // Described by the engine: no memory is read.
             Class::Memory => Plan::Forward { inputs: Vec::new(), outputs_max: Vec::new() },
             Class::Birth => match self.asked_birth(&held, &mut view) {
-                Asked::Thread(birth) => return self.send_call(tid, libc::SYS_clone as u64, birth.args(), Vec::new(), &[]),
+                Asked::Thread(birth) => {
+                    return self.send_call(tid, libc::SYS_clone as u64, birth.args(), Vec::new(), &[]);
+                }
                 Asked::Process(birth) => {
                     return if self.signals_first(tid, held)? { Ok(()) } else { self.begin_fork(tid, birth) };
                 }
@@ -283,7 +285,14 @@ impl Guest {
         self.send_call(tid, held.nr, held.args, spans, &bytes)
     }
 
-    pub(super) fn send_call(&mut self, tid: i32, nr: u64, args: [u64; 6], inputs: Vec<Span>, bytes: &[u8]) -> Result<()> {
+    pub(super) fn send_call(
+        &mut self,
+        tid: i32,
+        nr: u64,
+        args: [u64; 6],
+        inputs: Vec<Span>,
+        bytes: &[u8],
+    ) -> Result<()> {
         self.seq += 1;
         self.counted.0 += 1;
         let thread = &mut self.threads[tid];
@@ -442,7 +451,11 @@ impl Guest {
         let mut view = View { memory: &self.memory, areas: &self.areas };
         let birth: Birth = match self.asked_birth(held, &mut view) {
             Asked::Thread(birth) => birth,
-            _ => return Err(GuestError::Protocol("the arguments of clone3 have changed under its thread's hands".into())),
+            _ => {
+                return Err(GuestError::Protocol(
+                    "the arguments of clone3 have changed under its thread's hands".into(),
+                ));
+            }
         };
         self.give_birth(tid, held, birth, ret as i32)
     }

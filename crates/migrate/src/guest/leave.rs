@@ -153,10 +153,8 @@ impl Guest {
         // Our stubs in the vDSO are not known elsewhere, and step_out begins them anew: their question must have been answered.
         // Calls that run on both sides must have run on both.
         let passing = |c: super::Held| {
-            let both = matches!(
-                pando_calls::class(c.nr, &c.args),
-                Class::Memory | Class::Native | Class::Both | Class::Birth
-            );
+            let both =
+                matches!(pando_calls::class(c.nr, &c.args), Class::Memory | Class::Native | Class::Both | Class::Birth);
             c.by_vdso || both || c.nr == libc::SYS_exit as u64
         };
         let calls = self.threads.iter().filter_map(|t| t.call);

@@ -292,9 +292,7 @@ impl Guest {
             | Down::Areas(_)
             | Down::Undelivered
             | Down::Thread(..)
-            | Down::Start(_) => {
-                Err(GuestError::Protocol(said(&format!("a message out of place: {down:?}"))))
-            }
+            | Down::Start(_) => Err(GuestError::Protocol(said(&format!("a message out of place: {down:?}")))),
         }
     }
 

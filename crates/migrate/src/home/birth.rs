@@ -57,7 +57,8 @@ impl Deputy {
         let [flags, _, parent, child, ..] = flight.args;
         let thread = is_thread(flags);
         let wanted = [(libc::CLONE_PARENT_SETTID, parent, true), (libc::CLONE_CHILD_SETTID, child, thread)];
-        let places = wanted.iter().filter(|(flag, _, here)| *here && flags & *flag as u64 != 0).map(|(_, place, _)| *place);
+        let places =
+            wanted.iter().filter(|(flag, _, here)| *here && flags & *flag as u64 != 0).map(|(_, place, _)| *place);
         let places = places.filter(|&p| p < self.hole.saturating_sub(4) || p >= self.hole + crate::layout::HOLE_BYTES);
         let outputs: Vec<(u64, Vec<u8>)> = places.map(|p| (p, tid.to_le_bytes().to_vec())).collect();
         for (place, bytes) in &outputs {

@@ -212,7 +212,11 @@ impl Deputy {
             }
             self.put_back(at, &data[(at - start) as usize..(from - start) as usize])?;
             self.kept.retain(|k| k.at != from || k.tid != tid);
-            self.kept.push(Kept { tid, at: from, bytes: data[(from - start) as usize..(to - start) as usize].to_vec() });
+            self.kept.push(Kept {
+                tid,
+                at: from,
+                bytes: data[(from - start) as usize..(to - start) as usize].to_vec(),
+            });
             at = to;
         }
         if self.kept.iter().map(|k| k.bytes.len()).sum::<usize>() > MAX_KEPT {

@@ -221,7 +221,8 @@ impl Deputy {
         args[1] += done;
         args[2] -= done;
         let outputs_max = self.outputs_max(tid, nr, args);
-        let flight = Flight { seq: 0, nr, args, outputs_max, begun: false, disturbed: false, done_before: done, birth: None };
+        let flight =
+            Flight { seq: 0, nr, args, outputs_max, begun: false, disturbed: false, done_before: done, birth: None };
         self.threads[tid].flight = Some(flight);
         self.threads[tid].halt();
         self.begin(tid)

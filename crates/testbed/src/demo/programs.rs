@@ -1,4 +1,4 @@
-//! The demo's programs: real ones that any Debian has, unmodified, each one process with one thread.
+//! The demo's programs: real ones that any Debian has, unmodified; one with threads, one that starts others all the time.
 //!
 //! Each is given its amount of work as a count, which is found by a short trial run, so that all of them last about
 //! equally long on any machine.
@@ -52,7 +52,10 @@ print(text)
 
 const BC: &str = "scale=60\ns=0\nfor (i=1; i<=COUNT*400; i++) { s += 1/(i*i*i) ; s = s * (1 - 1/(i*i+1)) }\ns\n";
 
-const CANDIDATES: [(&str, &str, Work); 9] = [
+const SHELL: &str = "i=0; while [ $i -lt $(($0 * 8)) ]; do i=$((i + 1)); \
+                     echo $i $i | tr 1-4 5-8 | (read a b; expr $a + $b \\* $i); done";
+
+const CANDIDATES: [(&str, &str, Work); 11] = [
     ("gzip", "gzip", Work::Small(&["-9", "-c"])),
     ("sha256sum", "sha256sum", Work::Large(&[])),
     ("sort", "sort", Work::Small(&["--parallel=1", "-S", "64M", "-k2,2", "-k1,1"])),
@@ -62,6 +65,8 @@ const CANDIDATES: [(&str, &str, Work); 9] = [
     ("xz", "xz", Work::Small(&["-T1", "-4", "-c"])),
     ("python3", "python3", Work::Count(&["-S", "-c", PYTHON])),
     ("bc", "bc", Work::Script(&["-l", "-q"], BC)),
+    ("threads", "xz", Work::Small(&["-T2", "--block-size=65536", "-4", "-c"])),
+    ("children", "sh", Work::Count(&["-c", SHELL])),
 ];
 
 /// Most units of work.
