@@ -2,25 +2,13 @@
 
 mod liar;
 
-use liar::home::{Beginning, CODE, DATA, HOLE, PID, Visit, layout, offer, special};
+use liar::home::{Beginning, CODE, DATA, FOREVER, HOLE, LET_THROUGH, PID, Visit};
+use liar::home::{calling, can_run, layout, offer, special};
 use pando_migrate::message::{Area, Down, Layout, Offer, Run, Special, Up};
 use std::time::Duration;
 
 const PAGE: u64 = 4096;
 const TOP: u64 = 0x7fff_ffff_f000;
-/// jmp to itself.
-const FOREVER: [u8; 2] = [0xeb, 0xfe];
-
-/// Whether a guest can be built here at all.
-fn can_run(test: &str) -> bool {
-    let mut visit = Visit::new();
-    visit.prepare(layout());
-    let can = matches!(visit.hear(), Ok((Up::Prepared { .. }, _)));
-    if !can {
-        eprintln!("SKIPPED {test}: no sandbox can be made here");
-    }
-    can
-}
 
 #[test]
 fn an_honest_guest_of_the_stage_runs() {
@@ -187,21 +175,6 @@ fn bad_answer(why: &str, code: &[u8], lie: impl FnOnce(&mut Visit, u64)) {
     visit.refuses(why);
 }
 
-/// Code that makes the system call `nr` with three arguments, again and again.
-fn calling(nr: i64, args: [u64; 3]) -> Vec<u8> {
-    let mut code = vec![0xb8];
-    code.extend((nr as u32).to_le_bytes());
-    for (load, arg) in [[0x48, 0xbf], [0x48, 0xbe], [0x48, 0xba]].iter().zip(args) {
-        code.extend(load);
-        code.extend(arg.to_le_bytes());
-    }
-    code.extend([0x49, 0xc7, 0xc2, 0x22, 0, 0, 0]); // r10: MAP_PRIVATE | MAP_ANONYMOUS
-    code.extend([0x0f, 0x05, 0xeb, 0]);
-    let back = code.len() as u8;
-    *code.last_mut().unwrap() = 0u8.wrapping_sub(back);
-    code
-}
-
 #[test]
 fn answers_that_make_no_sense() {
     if !can_run("answers_that_make_no_sense") {
@@ -311,9 +284,6 @@ fn signals_that_there_are_not() {
     }
     visit.refuses("liar");
 }
-
-/// The engine's page of code, at the place where the calls that the engine injects are let through.
-const LET_THROUGH: u64 = HOLE + 31;
 
 #[test]
 fn a_guest_that_changes_the_engines_code_does_not_hold_it_up() {

@@ -23,6 +23,11 @@ const PAGE: u64 = 4096;
 pub const RIP: usize = 16;
 pub const RSP: usize = 19;
 
+/// jmp to itself.
+pub const FOREVER: [u8; 2] = [0xeb, 0xfe];
+/// The engine's page of code, at the place where the calls that the engine injects are let through.
+pub const LET_THROUGH: u64 = HOLE + 31;
+
 static SLOTS: AtomicU32 = AtomicU32::new(500);
 
 /// A helper of the honest node that takes a process of the liar.
@@ -57,6 +62,32 @@ pub fn context() -> Context {
     (registers[RIP], registers[RSP]) = (CODE, STACK + 4 * PAGE);
     registers[15] = u64::MAX; // in no call
     Context { registers, altstack: vec![0; 24], ..Context::default() }
+}
+
+/// Code that makes the system call `nr` with three arguments, again and again.
+pub fn calling(nr: i64, args: [u64; 3]) -> Vec<u8> {
+    let mut code = vec![0xb8];
+    code.extend((nr as u32).to_le_bytes());
+    for (load, arg) in [[0x48, 0xbf], [0x48, 0xbe], [0x48, 0xba]].iter().zip(args) {
+        code.extend(load);
+        code.extend(arg.to_le_bytes());
+    }
+    code.extend([0x49, 0xc7, 0xc2, 0x22, 0, 0, 0]); // r10: MAP_PRIVATE | MAP_ANONYMOUS
+    code.extend([0x0f, 0x05, 0xeb, 0]);
+    let back = code.len() as u8;
+    *code.last_mut().unwrap() = 0u8.wrapping_sub(back);
+    code
+}
+
+/// Whether a guest can be built here at all.
+pub fn can_run(test: &str) -> bool {
+    let mut visit = Visit::new();
+    visit.prepare(layout());
+    let can = matches!(visit.hear(), Ok((Up::Prepared { .. }, _)));
+    if !can {
+        eprintln!("SKIPPED {test}: no sandbox can be made here");
+    }
+    can
 }
 
 /// All that a home says between the layout and `Started`.
