@@ -2,25 +2,13 @@
 
 mod liar;
 
-use liar::home::{CODE, DATA, HOLE, Visit, layout, offer, special, start, xstate};
-use pando_migrate::message::{Area, Down, Layout, Offer, Run, Special, Start, Up, signal_frames};
+use liar::home::{Beginning, CODE, DATA, FOREVER, HOLE, LET_THROUGH, PID, Visit};
+use liar::home::{calling, can_run, layout, offer, special};
+use pando_migrate::message::{Area, Down, Layout, Offer, Run, Special, Up};
 use std::time::Duration;
 
 const PAGE: u64 = 4096;
 const TOP: u64 = 0x7fff_ffff_f000;
-/// jmp to itself.
-const FOREVER: [u8; 2] = [0xeb, 0xfe];
-
-/// Whether a guest can be built here at all.
-fn can_run(test: &str) -> bool {
-    let mut visit = Visit::new();
-    visit.prepare(layout());
-    let can = matches!(visit.hear(), Ok((Up::Prepared { .. }, _)));
-    if !can {
-        eprintln!("SKIPPED {test}: no sandbox can be made here");
-    }
-    can
-}
 
 #[test]
 fn an_honest_guest_of_the_stage_runs() {
@@ -107,15 +95,11 @@ fn any_bytes_will_do_for_a_vdso() {
 }
 
 /// A start that is refused.
-fn bad_start(why: &str, change: impl FnOnce(&mut Start, &mut Vec<u8>)) {
+fn bad_start(why: &str, change: impl FnOnce(&mut Beginning)) {
     let mut visit = Visit::prepared();
-    let (mut start, mut body) = (start(), xstate());
-    start.context.xstate = body.len() as u32;
-    change(&mut start, &mut body);
-    for signals in signal_frames(&start.context.undelivered) {
-        visit.say(&Down::Undelivered, &signals);
-    }
-    visit.say(&Down::Start(Box::new(start)), &body);
+    let mut beginning = Beginning::of(&FOREVER);
+    change(&mut beginning);
+    visit.begin(&beginning);
     visit.refuses(why);
 }
 
@@ -124,35 +108,43 @@ fn starts_that_make_no_sense() {
     if !can_run("starts_that_make_no_sense") {
         return;
     }
-    bad_start("short body", |s, _| s.context.xstate += 1);
-    bad_start("short body", |s, _| s.context.xstate = u32::MAX);
-    bad_start("short body", |s, _| s.eager = vec![CODE; 3]);
-    bad_start("short body", |_, b| b.extend([0; 4096]));
-    bad_start("extended state", |s, b| (s.context.xstate, _) = (5, b.truncate(5)));
-    bad_start("extended state", |_, b| b[512 + 40] = 1);
-    bad_start("extended state", |_, b| {
-        // MXCSR is looked at when SSE is in use.
-        b[512] |= 3;
-        b[24..28].fill(0xff);
+    bad_start("register set", |b| b.context().xstate += 1);
+    bad_start("register set", |b| b.context().xstate = u32::MAX);
+    bad_start("register set", |b| b.xstate().extend([0; 4096]));
+    bad_start("register set", |b| {
+        *b.xstate() = vec![0; 1 << 20];
+        b.context().xstate = 1 << 20;
     });
-    bad_start("register set", |s, _| s.context.registers.truncate(3));
-    bad_start("registers", |s, _| s.context.registers[21] = u64::MAX);
-    bad_start("registers", |s, _| s.context.registers[23] = 8);
-    bad_start("strange areas", |s, _| s.areas[0].start = HOLE);
-    bad_start("strange areas", |s, _| s.areas.swap(0, 1));
-    bad_start("handlers", |s, _| s.handlers = vec![(11, vec![1; 31])]);
-    bad_start("handlers", |s, _| s.handlers = vec![(65, vec![1; 32])]);
-    bad_start("handlers", |s, _| s.handlers = vec![(i32::MIN, vec![1; 32])]);
-    bad_start("signal stack", |s, _| s.altstack = vec![1; 25]);
-    bad_start("counted to", |s, _| s.calls = u64::MAX);
-    bad_start("counted to", |s, _| s.signals = u64::MAX);
-    bad_start("counted to", |s, _| s.brk = u64::MAX);
-    bad_start("setitimer", |s, _| s.context.timers = [[u64::MAX; 4]; 2]);
-    bad_start("Undelivered", |s, _| s.context.undelivered = vec![vec![1; 3]]);
+    bad_start("extended state", |b| {
+        b.xstate().truncate(5);
+        b.context().xstate = 5;
+    });
+    bad_start("extended state", |b| b.xstate()[512 + 40] = 1);
+    bad_start("extended state", |b| {
+        // MXCSR is looked at when SSE is in use.
+        b.xstate()[512] |= 3;
+        b.xstate()[24..28].fill(0xff);
+    });
+    bad_start("register set", |b| b.context().registers.truncate(3));
+    bad_start("registers", |b| b.context().registers[21] = u64::MAX);
+    bad_start("registers", |b| b.context().registers[23] = 8);
+    bad_start("strange areas", |b| b.areas[0].start = HOLE);
+    bad_start("strange areas", |b| b.areas.swap(0, 1));
+    bad_start("handlers", |b| b.start.handlers = vec![(11, vec![1; 31])]);
+    bad_start("handlers", |b| b.start.handlers = vec![(65, vec![1; 32])]);
+    bad_start("handlers", |b| b.start.handlers = vec![(i32::MIN, vec![1; 32])]);
+    bad_start("signal stack", |b| b.context().altstack = vec![1; 25]);
+    bad_start("signal stack", |b| b.context().altstack.clear());
+    bad_start("counted to", |b| b.start.calls = u64::MAX);
+    bad_start("counted to", |b| b.context().signals = u64::MAX);
+    bad_start("counted to", |b| b.start.brk = u64::MAX);
+    bad_start("setitimer", |b| b.start.timers = [[u64::MAX; 4]; 2]);
+    bad_start("Undelivered", |b| b.context().undelivered = vec![vec![1; 3]]);
     for number in [0u8, 65, 255, 9, 19] {
-        bad_start("signal", |s, _| s.context.undelivered = vec![[vec![number], vec![0; 127]].concat()]);
+        bad_start("signal", |b| b.context().undelivered = vec![[vec![number], vec![0; 127]].concat()]);
     }
-    bad_start("rseq", |s, _| s.context.rseq = (3, 5, 7));
+    bad_start("rseq", |b| b.context().rseq = (3, 5, 7));
+    bad_start("robust", |b| b.context().robust = (DATA, 7));
 }
 
 #[test]
@@ -160,18 +152,15 @@ fn odd_numbers_in_a_start_do_no_harm() {
     if !can_run("odd_numbers_in_a_start_do_no_harm") {
         return;
     }
-    let mut visit = Visit::prepared();
-    let (mut start, state) = (start(), xstate());
-    start.context.xstate = state.len() as u32;
-    (start.clock, start.cpu_abroad_ns, start.ignored, start.context.mask) =
-        (i64::MIN as u64, u64::MAX, u64::MAX, u64::MAX);
-    start.context.registers[liar::home::RIP] = CODE;
-    (start.eager, start.context.in_call) = (vec![u64::MAX, HOLE, 7, CODE], Some(u64::MAX));
     // times(NULL), for ever
-    let code = [0xb8, 100, 0, 0, 0, 0x31, 0xff, 0x0f, 0x05, 0xeb, 0xf5];
-    let mut page = code.to_vec();
-    page.resize(4096, 0);
-    visit.say(&Down::Start(Box::new(start)), &[state, vec![1; 3 * 4096], page].concat());
+    let mut beginning = Beginning::of(&[0xb8, 100, 0, 0, 0, 0x31, 0xff, 0x0f, 0x05, 0xeb, 0xf5]);
+    let start = &mut beginning.start;
+    (start.clock, start.cpu_abroad_ns, start.ignored) = (i64::MIN as u64, u64::MAX, u64::MAX);
+    let context = beginning.context();
+    (context.mask, context.in_call, context.cpu_abroad_ns) = (u64::MAX, Some(u64::MAX), u64::MAX);
+    (context.tid_address, context.robust) = (u64::MAX, (u64::MAX, 24));
+    beginning.pages.push((HOLE, vec![1; 4096]));
+    let mut visit = Visit::begun(&beginning);
     let (seq, ..) = visit.call();
     visit.reply(seq, 5);
     visit.call();
@@ -184,21 +173,6 @@ fn bad_answer(why: &str, code: &[u8], lie: impl FnOnce(&mut Visit, u64)) {
     let (seq, ..) = visit.call();
     lie(&mut visit, seq);
     visit.refuses(why);
-}
-
-/// Code that makes the system call `nr` with three arguments, again and again.
-fn calling(nr: i64, args: [u64; 3]) -> Vec<u8> {
-    let mut code = vec![0xb8];
-    code.extend((nr as u32).to_le_bytes());
-    for (load, arg) in [[0x48, 0xbf], [0x48, 0xbe], [0x48, 0xba]].iter().zip(args) {
-        code.extend(load);
-        code.extend(arg.to_le_bytes());
-    }
-    code.extend([0x49, 0xc7, 0xc2, 0x22, 0, 0, 0]); // r10: MAP_PRIVATE | MAP_ANONYMOUS
-    code.extend([0x0f, 0x05, 0xeb, 0]);
-    let back = code.len() as u8;
-    *code.last_mut().unwrap() = 0u8.wrapping_sub(back);
-    code
 }
 
 #[test]
@@ -226,7 +200,10 @@ fn answers_that_make_no_sense() {
     let mut visit = Visit::running(&FOREVER);
     visit.say(&Down::Output(DATA), &[1; 100]);
     visit.refuses("output at");
-    for down in [Down::Offer(offer()), Down::Clock(1, 2), Down::Prepare(layout()), Down::Start(Box::new(start()))] {
+    let beginning = Beginning::of(&FOREVER);
+    let places = [Down::Offer(offer()), Down::Clock(1, 2), Down::Prepare(layout()), Down::Areas(layout().areas)];
+    let threads = [Down::Thread(9, Box::default()), Down::Undelivered, Down::Start(Box::new(beginning.start))];
+    for down in places.into_iter().chain(threads) {
         let mut visit = Visit::running(&FOREVER);
         visit.say(&down, &[]);
         visit.refuses("out of place");
@@ -289,27 +266,24 @@ fn signals_that_there_are_not() {
     }
     for info in [vec![], vec![1; 127], vec![0; 128], vec![65; 128], [vec![9], vec![0; 127]].concat()] {
         let mut visit = Visit::running(&FOREVER);
-        visit.say(&Down::Signal(info), &[]);
+        visit.say(&Down::Signal(PID, info), &[]);
         visit.refuses("sig");
     }
     // One that nobody handles ends the guest, and only it.
     let mut visit = Visit::running(&FOREVER);
-    visit.say(&Down::Signal([vec![10], vec![0; 127]].concat()), &[]);
+    visit.say(&Down::Signal(PID, [vec![10], vec![0; 127]].concat()), &[]);
     visit.refuses("died");
     // More than the kernel queues.
     let mut visit = Visit::running(&FOREVER);
     visit.say(&Down::Pause, &[]);
     for _ in 0..200_000 {
-        if visit.chan.send(&Down::Signal([vec![40], vec![0; 127]].concat()), &[]).is_err() {
+        if visit.chan.send(&Down::Signal(PID, [vec![40], vec![0; 127]].concat()), &[]).is_err() {
             break;
         }
         visit.chan.drain(Duration::from_secs(5));
     }
     visit.refuses("liar");
 }
-
-/// The engine's page of code, at the place where the calls that the engine injects are let through.
-const LET_THROUGH: u64 = HOLE + 31;
 
 #[test]
 fn a_guest_that_changes_the_engines_code_does_not_hold_it_up() {
@@ -318,24 +292,19 @@ fn a_guest_that_changes_the_engines_code_does_not_hold_it_up() {
     }
     // mprotect(HOLE, 4096, RWX) by the engine's own instruction. The int3 that follows is caught by a handler, which fills the engine's
     // code with jumps to themselves and then makes a call that the engine has to mirror.
-    let mut visit = Visit::prepared();
-    let (mut start, state) = (start(), xstate());
-    start.context.xstate = state.len() as u32;
-    let registers = &mut start.context.registers;
+    let mut code = vec![0x48, 0xbf];
+    code.extend(HOLE.to_le_bytes());
+    code.extend([0xb9, 32, 0, 0, 0, 0x66, 0xb8, 0xeb, 0xfe, 0xf3, 0x66, 0xab]); // 32 times `jmp .`
+    code.extend(calling(libc::SYS_mmap, [0, PAGE, 3]));
+    let mut beginning = Beginning::of(&code);
+    let registers = &mut beginning.context().registers;
     // One entry of the table is left (r12), and its result goes behind rbx.
     (registers[3], registers[5]) = (1, DATA);
     (registers[10], registers[14], registers[13], registers[12]) = (10, HOLE, PAGE, 7);
     registers[liar::home::RIP] = LET_THROUGH;
     let handler: Vec<u8> = [CODE, 0x0400_0000, CODE, 0].map(u64::to_le_bytes).concat();
-    start.handlers = vec![(libc::SIGTRAP, handler)];
-    start.eager = vec![CODE];
-    let mut code = vec![0x48, 0xbf];
-    code.extend(HOLE.to_le_bytes());
-    code.extend([0xb9, 32, 0, 0, 0, 0x66, 0xb8, 0xeb, 0xfe, 0xf3, 0x66, 0xab]); // 32 times `jmp .`
-    code.extend(calling(libc::SYS_mmap, [0, PAGE, 3]));
-    code.resize(4096, 0);
-    visit.say(&Down::Start(Box::new(start)), &[state, code].concat());
-    visit.wait_for(|up, _| matches!(up, Up::Started).then_some(()));
+    beginning.start.handlers = vec![(libc::SIGTRAP, handler)];
+    let mut visit = Visit::begun(&beginning);
     let (seq, nr, _) = visit.call();
     assert_eq!(nr as i64, libc::SYS_mmap);
     visit.reply(seq, 0x7000_0000_0000);

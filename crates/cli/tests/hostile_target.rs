@@ -51,13 +51,10 @@ fn input_goes_only_into_the_program() {
     found_out("not the program's", |t| t.say(&Up::Input(t.layout.hole - 50), &[0; 100]));
     found_out("not the program's", |t| t.say(&Up::Input(u64::MAX - 10), &[0; 100]));
     found_out("not the program's", |t| _ = t.send_call(libc::SYS_getpid, &[], &[(t.layout.hole, b"x")]));
-    found_out("a call that is running", |t| {
-        t.send_call(libc::SYS_pause, &[], &[]);
-        t.say(&Up::Input(t.place()), b"more");
-    });
     found_out("too few bytes", |t| {
         let inputs = vec![(t.place(), u32::MAX)];
-        t.say(&Up::Call { seq: t.start.calls + 1, nr: 1, args: [0; 6], inputs, signals: t.start.signals }, &[]);
+        let (tid, seq, signals) = (t.tid(), t.start.calls + 1, t.context.signals);
+        t.say(&Up::Call { tid, seq, nr: 1, args: [0; 6], inputs, signals }, &[]);
     });
 }
 
@@ -186,17 +183,19 @@ fn the_helper_is_out_of_reach_of_its_own_user() {
 /// that is somebody's account.
 fn any_messages(t: &mut Taken, changes: &[(u8, u16, u8)]) {
     let place = t.place();
-    let context = Box::new(t.start.context.clone());
+    let (tid, context) = (t.tid(), Box::new(t.context.clone()));
     let good = [
         Up::Pull(place & !4095, 3),
         Up::StackGrew(t.stack_low() - 4096),
         Up::Input(place),
         Up::Written(vec![Run { addr: place & !4095, pages: 1, zero: false }]),
         Up::WantHome("it does".into()),
-        Up::Frozen { context, signals: t.start.signals, cpu_ns: 5 },
-        Up::Usage(7, 0),
+        Up::Undelivered,
+        Up::Thread(tid, context),
+        Up::Frozen { timers: t.timers, cpu_ns: 5 },
+        Up::Usage(7, vec![(tid, 0), (1, 3)]),
         Up::Ping,
-        Up::Call { seq: t.start.calls + 1, nr: 110, args: [place; 6], inputs: vec![(place, 8)], signals: 0 },
+        Up::Call { tid, seq: t.start.calls + 1, nr: 110, args: [place; 6], inputs: vec![(place, 8)], signals: 0 },
     ];
     let body = t.xstate.clone();
     for &(which, at, to) in changes {
@@ -256,9 +255,11 @@ fn messages_out_of_their_phase_are_refused() {
     early(Up::Prepared { post_copy: true });
     early(Up::Decline("no".into()));
     found_out("was not asked for", |t| {
-        let context = Box::new(t.start.context.clone());
-        t.say(&Up::Frozen { context, signals: 0, cpu_ns: 0 }, &t.xstate.clone());
+        let context = Box::new(t.context.clone());
+        t.say(&Up::Thread(t.tid(), context), &t.xstate.clone());
     });
+    found_out("was not asked for", |t| t.say_frozen());
+    found_out("signals that it can't have", |t| t.say(&Up::Undelivered, &[0; 128]));
     found_out("lost it", |t| t.say(&Up::Failed("x".repeat(900_000)), &[]));
 }
 
@@ -267,13 +268,14 @@ fn numbers_count_up_by_one() {
     for offset in [0, 2, u64::MAX, u64::MAX / 2] {
         found_out("call number", |t| {
             let seq = t.start.calls.wrapping_add(offset);
-            let up = Up::Call { seq, nr: libc::SYS_getppid as u64, args: [0; 6], inputs: vec![], signals: 0 };
+            let up =
+                Up::Call { tid: t.tid(), seq, nr: libc::SYS_getppid as u64, args: [0; 6], inputs: vec![], signals: 0 };
             t.say(&up, &[]);
         });
     }
     found_out("more signals", |t| {
-        let (seq, signals) = (t.start.calls + 1, t.start.signals + 1);
-        t.say(&Up::Call { seq, nr: libc::SYS_getppid as u64, args: [0; 6], inputs: vec![], signals }, &[]);
+        let (tid, seq, signals) = (t.tid(), t.start.calls + 1, t.context.signals + 1);
+        t.say(&Up::Call { tid, seq, nr: libc::SYS_getppid as u64, args: [0; 6], inputs: vec![], signals }, &[]);
     });
     found_out("another one is running", |t| {
         t.send_call(libc::SYS_pause, &[], &[]);
@@ -282,7 +284,7 @@ fn numbers_count_up_by_one() {
     // Times that nobody has had are not believed, and do not overflow.
     let mut t = Taken::new();
     for _ in 0..3 {
-        t.say(&Up::Usage(u64::MAX, 0), &[]);
+        t.say(&Up::Usage(u64::MAX, Vec::new()), &[]);
     }
     t.goes_on();
 }
@@ -290,7 +292,7 @@ fn numbers_count_up_by_one() {
 /// Comes home with a changed context.
 fn home_with(change: impl FnOnce(&mut Context, &mut Vec<u8>)) -> Taken {
     let mut taken = Taken::new();
-    let (mut context, mut xstate) = (taken.start.context.clone(), taken.xstate.clone());
+    let (mut context, mut xstate) = (taken.context.clone(), taken.xstate.clone());
     change(&mut context, &mut xstate);
     taken.freeze(context, &xstate);
     taken
@@ -352,7 +354,10 @@ fn signals_and_timers_that_nobody_sent() {
     }
     home_with(|c, _| c.undelivered = vec![vec![9; 3], Vec::new(), vec![0; 500]]).ends_found_out("signal");
     home_with(|c, _| c.undelivered = vec![info(40, -1); 5_000]).comes_home_or_dies();
-    home_with(|c, _| c.timers = [[u64::MAX; 4]; 2]).comes_home();
+    let mut taken = Taken::new();
+    taken.timers = [[u64::MAX; 4]; 2];
+    taken.freeze(taken.context.clone(), &taken.xstate.clone());
+    taken.comes_home();
     home_with(|c, _| (c.rseq, c.altstack) = ((u64::MAX - 5, 7, 9), vec![0xff; 24])).comes_home_or_dies();
     home_with(|c, _| (c.in_call, c.mask) = (Some(u64::MAX), u64::MAX)).comes_home();
 }
@@ -360,7 +365,7 @@ fn signals_and_timers_that_nobody_sent() {
 #[test]
 fn a_flood_of_questions_waits_for_those_who_ask() {
     let mut t = Taken::new();
-    let code = t.start.areas.iter().filter(|a| a.prot == 5).max_by_key(|a| a.end - a.start).unwrap().start;
+    let code = t.areas.iter().filter(|a| a.prot == 5).max_by_key(|a| a.end - a.start).unwrap().start;
     // Answers are a thousand times as large as questions; nobody reads them.
     for _ in 0..20_000 {
         if t.chan.send(&Up::Pull(code, 64), &[]).is_err() || t.chan.wants_write() {

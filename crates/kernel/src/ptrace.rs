@@ -43,6 +43,18 @@ pub enum Stop {
     Gone(i32),
 }
 
+/// What took SIGCHLD away while it waited for one thread says it again at its end: another one may have changed, too.
+struct Retold(bool);
+
+impl Drop for Retold {
+    fn drop(&mut self) {
+        if self.0 {
+            // SAFETY: plain value; SIGCHLD is blocked where it could be taken away, and ignored elsewhere.
+            unsafe { libc::raise(libc::SIGCHLD) };
+        }
+    }
+}
+
 /// A thread traced by this one.
 #[derive(Clone, Copy, Debug)]
 pub struct Tracee {
@@ -186,6 +198,7 @@ impl Tracee {
         /// Most changes come within microseconds.
         const LOOKS: u32 = 100;
         let (begun, mut looks) = (Instant::now(), 0);
+        let mut taken = Retold(false);
         loop {
             if let Some(stop) = self.wait(false)? {
                 return Ok(Some(stop));
@@ -196,15 +209,31 @@ impl Tracee {
             looks += 1;
             if looks < LOOKS {
                 std::thread::yield_now();
-            } else {
-                crate::signal::wait_for_child(Duration::from_millis(10).min(limit));
+            } else if crate::signal::wait_for_child(Duration::from_millis(10).min(limit)) {
+                taken.0 = true;
+            } else if self.is_dead() {
+                return Ok(Some(self.wait(false)?.unwrap_or(Stop::Gone(libc::SIGKILL))));
             }
         }
     }
 
     /// Waits for a change. `block` false: returns None when there is none now.
     pub fn wait(self, block: bool) -> io::Result<Option<Stop>> {
-        Ok(wait_for(self.tid, block)?.map(|(_, stop)| stop))
+        if !block {
+            return Ok(wait_for(self.tid, false)?.map(|(_, stop)| stop));
+        }
+        loop {
+            let stop = self.wait_within(Duration::from_secs(3600))?;
+            if stop.is_some() {
+                return Ok(stop);
+            }
+        }
+    }
+
+    /// A first thread that has been killed says so only after all others have been waited for, which whoever waits for it does not do.
+    fn is_dead(self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.tid)).unwrap_or_default();
+        stat.rsplit(')').next().is_some_and(|rest| matches!(rest.trim_start().chars().next(), Some('Z' | 'X')))
     }
 
     /// What belongs to a stop at a ptrace event: the id of the new thread or process at PTRACE_EVENT_CLONE and its like.

@@ -96,15 +96,15 @@ pub fn send_again(pid: i32, tid: i32, info: &SigInfo) -> io::Result<()> {
     check(queued).map(drop).or_else(|_| plain())
 }
 
-/// Sleeps until a child changes, at most `limit`. Where SIGCHLD is not blocked it is the time that ends the sleep.
-pub fn wait_for_child(limit: std::time::Duration) {
+/// Sleeps until a child changes, at most `limit`. Where SIGCHLD is not blocked it is the time that ends the sleep. True: it took SIGCHLD.
+pub fn wait_for_child(limit: std::time::Duration) -> bool {
     let time = libc::timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
     // SAFETY: `set` is initialised by sigemptyset before use; no siginfo is asked for; `time` lives through the call.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut set);
         libc::sigaddset(&mut set, libc::SIGCHLD);
-        libc::sigtimedwait(&set, std::ptr::null_mut(), &time);
+        libc::sigtimedwait(&set, std::ptr::null_mut(), &time) > 0
     }
 }
 

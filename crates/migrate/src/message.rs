@@ -30,6 +30,9 @@ pub const MAX_UNDELIVERED: usize = 100_000;
 /// Most threads that a process may have.
 pub const MAX_THREADS: usize = 8192;
 
+/// Most bytes of extended state of a thread: with all that there is today (AMX) it is 11 KiB.
+pub const MAX_XSTATE: usize = 16 * 1024;
+
 /// The bodies of the frames that take `signals` along: one siginfo after the other.
 pub fn signal_frames(signals: &[Vec<u8>]) -> impl Iterator<Item = Vec<u8>> {
     signals.chunks(SIGNALS_PER_FRAME).map(<[Vec<u8>]>::concat)

@@ -4,8 +4,8 @@ use super::{Helper, PATIENCE, Stage, pando};
 use pando_kernel::{clock, vdso};
 use pando_migrate::channel::{Channel, ChannelError};
 use pando_migrate::control::GuestOrder;
-use pando_migrate::message::{Area, Run, VERSION};
-use pando_migrate::message::{CLOCK_QUESTIONS, Context, Down, Layout, Offer, Special, Start, Up};
+use pando_migrate::message::signal_frames;
+use pando_migrate::message::{Area, CLOCK_QUESTIONS, Context, Down, Layout, Offer, Run, Special, Start, Up, VERSION};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
@@ -15,11 +15,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub const CODE: u64 = 0x40_0000;
 pub const DATA: u64 = 0x50_0000;
 pub const HOLE: u64 = 0x1000_0000_0000;
+/// The process, and so its first thread.
+pub const PID: i32 = 12_345;
 const STACK: u64 = 0x7ffd_0000_0000;
 const PAGE: u64 = 4096;
 /// Word of `user_regs_struct` of the instruction pointer, the stack pointer and the selectors.
 pub const RIP: usize = 16;
 pub const RSP: usize = 19;
+
+/// jmp to itself.
+pub const FOREVER: [u8; 2] = [0xeb, 0xfe];
+/// The engine's page of code, at the place where the calls that the engine injects are let through.
+pub const LET_THROUGH: u64 = HOLE + 31;
 
 static SLOTS: AtomicU32 = AtomicU32::new(500);
 
@@ -49,41 +56,91 @@ pub fn special(vdso: Vec<u8>) -> Layout {
     Layout { special, vdso, ..layout() }
 }
 
-/// A start of that program at `CODE`.
-pub fn start() -> Start {
+/// A thread of that program at `CODE`.
+pub fn context() -> Context {
     let mut registers = vec![0; 27];
     (registers[RIP], registers[RSP]) = (CODE, STACK + 4 * PAGE);
     registers[15] = u64::MAX; // in no call
-    let context = Context {
-        registers,
-        xstate: 0,
-        mask: 0,
-        rseq: (0, 0, 0),
-        altstack: Vec::new(),
-        timers: [[0; 4]; 2],
-        in_call: None,
-        undelivered: Vec::new(),
-    };
-    Start {
-        context,
-        areas: layout().areas,
-        brk: 0x60_0000,
-        handlers: Vec::new(),
-        ignored: 0,
-        altstack: Vec::new(),
-        eager: Vec::new(),
-        paused: false,
-        signals: 0,
-        clock: 0,
-        calls: 0,
-        cpu_abroad_ns: 0,
+    Context { registers, altstack: vec![0; 24], ..Context::default() }
+}
+
+/// Code that makes the system call `nr` with three arguments, again and again.
+pub fn calling(nr: i64, args: [u64; 3]) -> Vec<u8> {
+    let mut code = vec![0xb8];
+    code.extend((nr as u32).to_le_bytes());
+    for (load, arg) in [[0x48, 0xbf], [0x48, 0xbe], [0x48, 0xba]].iter().zip(args) {
+        code.extend(load);
+        code.extend(arg.to_le_bytes());
+    }
+    code.extend([0x49, 0xc7, 0xc2, 0x22, 0, 0, 0]); // r10: MAP_PRIVATE | MAP_ANONYMOUS
+    code.extend([0x0f, 0x05, 0xeb, 0]);
+    let back = code.len() as u8;
+    *code.last_mut().unwrap() = 0u8.wrapping_sub(back);
+    code
+}
+
+/// Whether a guest can be built here at all.
+pub fn can_run(test: &str) -> bool {
+    let mut visit = Visit::new();
+    visit.prepare(layout());
+    let can = matches!(visit.hear(), Ok((Up::Prepared { .. }, _)));
+    if !can {
+        eprintln!("SKIPPED {test}: no sandbox can be made here");
+    }
+    can
+}
+
+/// All that a home says between the layout and `Started`.
+pub struct Beginning {
+    pub areas: Vec<Area>,
+    /// Pages by their addresses.
+    pub pages: Vec<(u64, Vec<u8>)>,
+    /// Threads, in this order, with their extended states.
+    pub threads: Vec<(i32, Context, Vec<u8>)>,
+    pub start: Start,
+}
+
+impl Beginning {
+    /// The start of that program with one thread, which runs `code`.
+    pub fn of(code: &[u8]) -> Self {
+        let mut page = code.to_vec();
+        page.resize(PAGE as usize, 0xf4);
+        let start = Start {
+            brk: 0x60_0000,
+            handlers: Vec::new(),
+            ignored: 0,
+            timers: [[0; 4]; 2],
+            paused: false,
+            clock: 0,
+            calls: 0,
+            cpu_abroad_ns: 0,
+        };
+        let mut beginning = Beginning { areas: layout().areas, pages: vec![(CODE, page)], threads: Vec::new(), start };
+        beginning.add_thread(PID);
+        beginning
+    }
+
+    /// One more thread with this id, at `CODE` like the others.
+    pub fn add_thread(&mut self, tid: i32) {
+        let state = self.threads.first().map_or_else(xstate, |t| t.2.clone());
+        self.threads.push((tid, Context { xstate: state.len() as u32, ..context() }, state));
+    }
+
+    /// Of the first thread.
+    pub fn context(&mut self) -> &mut Context {
+        &mut self.threads[0].1
+    }
+
+    /// Of the first thread.
+    pub fn xstate(&mut self) -> &mut Vec<u8> {
+        &mut self.threads[0].2
     }
 }
 
 /// An extended state as this kernel has it: of a thread of the test.
 pub fn xstate() -> Vec<u8> {
     let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
-    let tracee = pando_kernel::ptrace::Tracee { pid: child.id() as i32 };
+    let tracee = pando_kernel::ptrace::Tracee { tid: child.id() as i32 };
     tracee.seize(0).unwrap();
     tracee.interrupt().unwrap();
     tracee.wait(true).unwrap();
@@ -99,7 +156,7 @@ pub fn offer() -> Offer {
         version_max: VERSION,
         epoch: 1,
         home: "liar".into(),
-        pid: 12_345,
+        pid: PID,
         uid: 0,
         command: "a liar's".into(),
         cpu_flags: Vec::new(),
@@ -173,25 +230,49 @@ impl Visit {
         }
     }
 
-    /// Starts the guest with this code.
-    pub fn running(code: &[u8]) -> Self {
+    /// Says all of it.
+    pub fn begin(&mut self, beginning: &Beginning) {
+        self.say(&Down::Areas(beginning.areas.clone()), &[]);
+        for (addr, page) in &beginning.pages {
+            self.say(&Down::Pages(vec![Run { addr: *addr, pages: 1, zero: false }]), page);
+        }
+        for (tid, context, state) in &beginning.threads {
+            self.say_thread(*tid, context, state);
+        }
+        self.say(&Down::Start(Box::new(beginning.start.clone())), &[]);
+    }
+
+    pub fn say_thread(&mut self, tid: i32, context: &Context, state: &[u8]) {
+        for signals in signal_frames(&context.undelivered) {
+            self.say(&Down::Undelivered, &signals);
+        }
+        self.say(&Down::Thread(tid, Box::new(context.clone())), state);
+    }
+
+    /// A guest that runs.
+    pub fn begun(beginning: &Beginning) -> Self {
         let mut visit = Visit::prepared();
-        let state = xstate();
-        let mut start = start();
-        start.context.xstate = state.len() as u32;
-        start.eager = vec![CODE];
-        let mut page = code.to_vec();
-        page.resize(PAGE as usize, 0xf4);
-        visit.say(&Down::Start(Box::new(start)), &[state, page].concat());
+        visit.begin(beginning);
         visit.wait_for(|up, _| matches!(up, Up::Started).then_some(()));
         visit
     }
 
+    /// Starts the guest with this code.
+    pub fn running(code: &[u8]) -> Self {
+        Self::begun(&Beginning::of(code))
+    }
+
     /// Answers the pulls that come and waits for the next call: its number, system call and arguments.
     pub fn call(&mut self) -> (u64, u64, [u64; 6]) {
+        let (_, seq, nr, args) = self.call_of();
+        (seq, nr, args)
+    }
+
+    /// The same with the thread that makes it.
+    pub fn call_of(&mut self) -> (i32, u64, u64, [u64; 6]) {
         loop {
             match self.hear().expect("the helper goes on speaking").0 {
-                Up::Call { seq, nr, args, .. } => return (seq, nr, args),
+                Up::Call { tid, seq, nr, args, .. } => return (tid, seq, nr, args),
                 Up::Pull(addr, _) => self.say(&Down::Pages(vec![Run { addr, pages: 1, zero: true }]), &[]),
                 _ => {}
             }

@@ -3,7 +3,9 @@
 use super::{Helper, PATIENCE, Stage, pando, state, until};
 use pando_migrate::channel::{Channel, ChannelError};
 use pando_migrate::control::{DeputyOrder, Destination};
-use pando_migrate::message::{CLOCK_QUESTIONS, Context, Down, Layout, Start, Up, VERSION, signal_frames};
+use pando_migrate::message::{
+    Area, CLOCK_QUESTIONS, Context, CpuTimers, Down, Layout, Start, Up, VERSION, signal_frames,
+};
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -20,8 +22,13 @@ pub struct Taken {
     pub deputy: Helper,
     pub chan: Channel,
     pub layout: Layout,
-    pub start: Start,
+    pub areas: Vec<Area>,
+    /// Its only thread, up to now.
+    pub context: Context,
     pub xstate: Vec<u8>,
+    pub start: Start,
+    /// Those that go home.
+    pub timers: CpuTimers,
     seq: u64,
 }
 
@@ -98,11 +105,29 @@ impl Taken {
         let (stage, victim, deputy, mut chan) = connected(stage);
         let layout = prepared(&mut chan);
         chan.send(&Up::Prepared { post_copy: true }, &[]).unwrap();
-        let (Down::Start(start), body) = chan.wait::<Down>(PATIENCE).unwrap() else { panic!("no start") };
+        let (mut areas, mut thread) = (Vec::new(), None);
+        let start = loop {
+            match chan.wait::<Down>(PATIENCE).unwrap() {
+                (Down::Areas(all), _) => areas = all,
+                (Down::Thread(tid, context), xstate) => {
+                    assert_eq!((tid as u32, thread.is_none()), (victim.id(), true));
+                    thread = Some((*context, xstate));
+                }
+                (Down::Start(start), _) => break *start,
+                (Down::Pages(_) | Down::Undelivered, _) => {}
+                other => panic!("no start: {other:?}"),
+            }
+        };
         chan.send(&Up::Started, &[]).unwrap();
-        let xstate = body[..start.context.xstate as usize].to_vec();
-        let seq = start.calls;
-        Taken { stage, victim, witness: sleeper(), deputy, chan, layout, start: *start, xstate, seq }
+        let (context, xstate) = thread.expect("a thread");
+        let (seq, timers) = (start.calls, start.timers);
+        let witness = sleeper();
+        Taken { stage, victim, witness, deputy, chan, layout, areas, context, xstate, start, timers, seq }
+    }
+
+    /// Its first thread.
+    pub fn tid(&self) -> i32 {
+        self.victim.id() as i32
     }
 
     pub fn say(&mut self, up: &Up, body: &[u8]) {
@@ -126,19 +151,32 @@ impl Taken {
     }
 
     pub fn send_call(&mut self, nr: i64, args: &[u64], inputs: &[(u64, &[u8])]) -> u64 {
+        self.send_call_of(self.tid(), nr, args, inputs)
+    }
+
+    pub fn send_call_of(&mut self, tid: i32, nr: i64, args: &[u64], inputs: &[(u64, &[u8])]) -> u64 {
         self.seq += 1;
         let mut all = [0; 6];
         all[..args.len()].copy_from_slice(args);
         let spans = inputs.iter().map(|(a, b)| (*a, b.len() as u32)).collect();
         let body: Vec<u8> = inputs.iter().flat_map(|(_, b)| b.to_vec()).collect();
-        let up = Up::Call { seq: self.seq, nr: nr as u64, args: all, inputs: spans, signals: self.start.signals };
-        self.say(&up, &body);
+        let signals = if tid == self.tid() { self.context.signals } else { 0 };
+        self.say(&Up::Call { tid, seq: self.seq, nr: nr as u64, args: all, inputs: spans, signals }, &body);
         self.seq
     }
 
     /// Has a call made at home; its result.
     pub fn call(&mut self, nr: i64, args: &[u64], inputs: &[(u64, &[u8])]) -> i64 {
-        let number = self.send_call(nr, args, inputs);
+        self.call_of(self.tid(), nr, args, inputs)
+    }
+
+    /// The same by another thread.
+    pub fn call_of(&mut self, tid: i32, nr: i64, args: &[u64], inputs: &[(u64, &[u8])]) -> i64 {
+        let number = self.send_call_of(tid, nr, args, inputs);
+        self.answer_to(number)
+    }
+
+    pub fn answer_to(&mut self, number: u64) -> i64 {
         self.wait_for(|down, _| match down {
             Down::Reply { seq, ret, .. } if seq == number => Some(ret),
             Down::Interrupted { seq, code } if seq == number => Some(code),
@@ -146,25 +184,50 @@ impl Taken {
         })
     }
 
+    /// Has a thread made: its id, or an error.
+    pub fn birth(&mut self) -> i32 {
+        self.call(libc::SYS_clone, &[u64::from(pando_kernel::inject::THREAD_FLAGS)], &[]) as i32
+    }
+
+    /// The number of the last call.
+    pub fn last_seq(&self) -> u64 {
+        self.seq
+    }
+
     /// A place in the program's own stack that can be written.
     pub fn place(&self) -> u64 {
-        self.start.areas.iter().rev().find(|a| a.stack).map(|a| a.end - 8192).unwrap()
+        self.areas.iter().rev().find(|a| a.stack).map(|a| a.end - 8192).unwrap()
     }
 
     /// Where its stack ends at home.
     pub fn stack_low(&self) -> u64 {
-        self.start.areas.iter().find(|a| a.stack).map(|a| a.start).unwrap()
+        self.areas.iter().find(|a| a.stack).map(|a| a.start).unwrap()
+    }
+
+    /// Asks to go home.
+    pub fn called_home(&mut self) {
+        self.say(&Up::WantHome("it lies".into()), &[]);
+        self.wait_for(|down, _| matches!(down, Down::ComeHome).then_some(()));
+    }
+
+    /// Gives back a thread.
+    pub fn say_thread(&mut self, tid: i32, context: &Context, xstate: &[u8]) {
+        for body in signal_frames(&context.undelivered) {
+            self.say(&Up::Undelivered, &body);
+        }
+        self.say(&Up::Thread(tid, Box::new(context.clone())), xstate);
+    }
+
+    pub fn say_frozen(&mut self) {
+        let timers = self.timers;
+        self.say(&Up::Frozen { timers, cpu_ns: 1 }, &[]);
     }
 
     /// Asks to go home, and gives back `context`.
     pub fn freeze(&mut self, context: Context, xstate: &[u8]) {
-        self.say(&Up::WantHome("it lies".into()), &[]);
-        self.wait_for(|down, _| matches!(down, Down::ComeHome).then_some(()));
-        let signals = self.start.signals;
-        for body in signal_frames(&context.undelivered) {
-            self.say(&Up::Undelivered, &body);
-        }
-        self.say(&Up::Frozen { context: Box::new(context), signals, cpu_ns: 1 }, xstate);
+        self.called_home();
+        self.say_thread(self.tid(), &context, xstate);
+        self.say_frozen();
     }
 
     /// The helper has ended the process, and says that it was `liar` and `why`.
@@ -224,7 +287,7 @@ impl Taken {
     pub fn goes_on(mut self) {
         assert_eq!(self.call(libc::SYS_getppid, &[], &[]), i64::from(std::process::id()));
         self.deputy.is_unharmed(0);
-        let (context, xstate) = (self.start.context.clone(), self.xstate.clone());
+        let (context, xstate) = (self.context.clone(), self.xstate.clone());
         self.freeze(context, &xstate);
         self.comes_home();
     }

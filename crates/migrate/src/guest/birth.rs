@@ -1,7 +1,7 @@
 //! Threads that the program makes and ends: home has done so already (docs/decisions/0012).
 
-use super::thread::GuestThread;
-use super::{Guest, GuestError, Held, Result, at};
+use super::thread::{GuestThread, is_thread_id};
+use super::{Guest, GuestError, Held, Result, Stillborn, at};
 use crate::layout::TABLE;
 use crate::message::{Context, Up};
 use pando_calls::Memory;
@@ -90,10 +90,11 @@ impl Guest {
     }
 
     /// Home has made the thread `born`: here it is made by `tid`, which is held in the call.
-    pub(super) fn give_birth(&mut self, tid: i32, held: &Held, birth: Birth, born: i32) -> Result<()> {
-        if born <= 1 || self.threads.has(born) {
+    pub(super) fn give_birth(&mut self, tid: i32, held: &Held, birth: Birth, born: i64) -> Result<()> {
+        let id = i32::try_from(born).ok().filter(|&id| is_thread_id(id) && !self.threads.has(id));
+        let Some(born) = id else {
             return Err(GuestError::Protocol(format!("a new thread with the id {born}")));
-        }
+        };
         self.get_out(tid, held, i64::from(born))?;
         let parent = self.threads[tid].tracee;
         let mut regs = at("registers", parent.registers())?;
@@ -121,7 +122,7 @@ impl Guest {
             }
             Err(error) => {
                 // This kernel has no room for it: as if home's had not had any.
-                self.bury(born)?;
+                self.bury(Stillborn { tid: born, signals: 0 })?;
                 regs.rax = error as u64;
             }
         }
@@ -155,11 +156,11 @@ impl Guest {
     }
 
     /// Ends home's half of a thread that could not be made here.
-    fn bury(&mut self, born: i32) -> Result<()> {
+    pub(super) fn bury(&mut self, stillborn: Stillborn) -> Result<()> {
         self.seq += 1;
-        self.stillborn.insert(self.seq);
-        let (nr, signals) = (libc::SYS_exit as u64, 0);
-        let up = Up::Call { tid: born, seq: self.seq, nr, args: [0; 6], inputs: Vec::new(), signals };
+        self.stillborn.insert(self.seq, stillborn);
+        let (nr, Stillborn { tid, signals }) = (libc::SYS_exit as u64, stillborn);
+        let up = Up::Call { tid, seq: self.seq, nr, args: [0; 6], inputs: Vec::new(), signals };
         self.send(&up, &[])
     }
 

@@ -1,6 +1,6 @@
 //! From an unread connection to a guest that runs.
 
-use super::thread::{GuestThread, Threads};
+use super::thread::{Arriving, GuestThread, Threads};
 use super::{Guest, GuestError, Leaving, Result, at};
 use crate::area::{AreaMap, Backing};
 use crate::channel::Channel;
@@ -9,8 +9,7 @@ use crate::hold::{Holds, Side};
 use crate::layout::{HOLE_BYTES, SCRATCH, TOP};
 use crate::link::Link;
 use crate::message::{
-    Area, CLOCK_QUESTIONS, Context, Down, Layout, MAX_AREAS, MAX_THREADS, Offer, Special, Start, Up, VERSION, said,
-    signals_in,
+    Area, CLOCK_QUESTIONS, Context, Down, Layout, MAX_AREAS, Offer, Special, Start, Up, VERSION, said,
 };
 use pando_kernel::inject::{self, Call, call};
 use pando_kernel::memory::ProcessMemory;
@@ -20,7 +19,7 @@ use pando_kernel::ptrace::{self, Registers, Stop, Tracee};
 use pando_kernel::sandbox::{self, Plan};
 use pando_kernel::uffd::Uffd;
 use pando_kernel::{PAGE, clock, pidfd, procfs, signal, vdso};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::TcpStream;
 use std::os::fd::FromRawFd;
 use std::path::Path;
@@ -199,21 +198,6 @@ fn check_start(start: &Start) -> Result<()> {
     Ok(())
 }
 
-/// What is said of a thread.
-fn check_thread(context: &Context, xstate: &[u8]) -> Result<()> {
-    let bad = |why: &str| Err(GuestError::Protocol(format!("a thread with {why}")));
-    if context.signals > 1 << 62 {
-        return bad("numbers that nobody has counted to");
-    }
-    if context.altstack.len() != 24 {
-        return bad("a strange signal stack");
-    }
-    if context.xstate as usize != xstate.len() || context.registers.len() != ptrace::REGISTER_WORDS {
-        return bad("a strange register set");
-    }
-    Ok(())
-}
-
 fn valid(start: u64, end: u64) -> bool {
     start < end && end <= TOP && start.is_multiple_of(PAGE) && end.is_multiple_of(PAGE)
 }
@@ -278,7 +262,7 @@ fn prepare(order: GuestOrder, offer: Offer, chan: Channel, plan: &Plan, layout: 
         monotonic_offset: plan.monotonic_offset,
         brk: 0,
         caught: 0,
-        stillborn: BTreeSet::new(),
+        stillborn: BTreeMap::new(),
         stash: VecDeque::new(),
         seq: 0,
         paused: false,
@@ -316,17 +300,13 @@ impl Guest {
         self.hold("prepare");
         self.send(&Up::Prepared { post_copy: self.body.full_uffd }, &[])?;
         let limit = Duration::from_millis(self.order.limits.prepare_ms.max(self.order.limits.freeze_ms)) * 4;
-        let (mut undelivered, mut contexts) = (Vec::new(), Vec::new());
+        let (mut arriving, mut adjusted) = (Arriving::default(), false);
         let start = loop {
             match self.chan.wait::<Down>(limit)? {
                 (Down::Start(start), _) => break start,
-                (Down::Areas(areas), _) => self.adjust(&regs, &areas)?,
-                (Down::Undelivered, body) if signals_in(&body, &mut undelivered) => {}
-                (Down::Thread(tid, mut context), xstate) if contexts.len() < MAX_THREADS => {
-                    check_thread(&context, &xstate)?;
-                    context.undelivered = std::mem::take(&mut undelivered);
-                    contexts.push((tid, *context, xstate));
-                }
+                (Down::Areas(areas), _) if !std::mem::replace(&mut adjusted, true) => self.adjust(&regs, &areas)?,
+                (Down::Undelivered, body) => arriving.signals(&body)?,
+                (Down::Thread(tid, context), xstate) => arriving.thread(tid, *context, xstate)?,
                 (Down::Pages(runs), body) => self.install(&runs, &body)?,
                 (Down::Ping, _) => {}
                 (Down::End, _) => return Err(GuestError::Ended),
@@ -342,7 +322,7 @@ impl Guest {
             uid: self.offer.uid,
             command: self.offer.command.clone(),
         });
-        self.start(&regs, &start, contexts)
+        self.start(&regs, &start, &arriving.threads)
     }
 
     /// Throws away the helper's own memory that the fork brought along and puts the program's map there.
@@ -429,7 +409,7 @@ impl Guest {
         Ok(())
     }
 
-    fn start(&mut self, base: &Registers, start: &Start, contexts: Vec<(i32, Context, Vec<u8>)>) -> Result<()> {
+    fn start(&mut self, base: &Registers, start: &Start, contexts: &[(i32, Context, Vec<u8>)]) -> Result<()> {
         check_start(start)?;
         if contexts.first().is_none_or(|c| c.0 != self.offer.pid) {
             return Err(GuestError::Protocol("a start without its first thread".into()));
@@ -439,18 +419,17 @@ impl Guest {
         self.cpu_before_ns = start.cpu_abroad_ns;
         self.paused = start.paused;
         self.restore_kernel_state(base, start)?;
-        for (tid, context, _) in &contexts {
+        for (tid, context, _) in contexts {
             // The kernel reads it when rseq is registered, and nobody brings pages while that runs.
             if context.rseq.0 != 0 && self.body.full_uffd && self.memory.word(context.rseq.0).is_none() {
                 return Err(GuestError::Protocol("a start without the page of rseq".into()));
             }
             match *tid == self.offer.pid {
                 true => self.restore_thread_state(base, *tid, context)?,
-                false if self.threads.has(*tid) => return Err(GuestError::Protocol("a thread twice".into())),
                 false => self.bring_thread(base, *tid, context)?,
             }
         }
-        for (tid, context, xstate) in &contexts {
+        for (tid, context, xstate) in contexts {
             self.restore_registers(base, *tid, context, xstate)?;
         }
         let here = (clock::monotonic_ns() as i64).wrapping_add(self.monotonic_offset);

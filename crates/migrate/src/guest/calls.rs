@@ -359,8 +359,9 @@ impl Guest {
     pub(super) fn on_answer(&mut self, down: Down, body: Vec<u8>) -> Result<()> {
         let (Down::Reply { seq, .. } | Down::Interrupted { seq, .. }) = &down else { return Ok(()) };
         let seq = *seq;
-        if self.stillborn.remove(&seq) {
-            return Ok(());
+        if let Some(stillborn) = self.stillborn.remove(&seq) {
+            // A signal kept it from ending: once more.
+            return if matches!(down, Down::Interrupted { .. }) { self.bury(stillborn) } else { Ok(()) };
         }
         let sent = |t: &super::thread::GuestThread| t.call.is_some_and(|c| c.stage == Stage::Sent(seq));
         let Some(&tid) = self.threads.which(sent).first() else {
@@ -439,7 +440,7 @@ impl Guest {
                 thread.home_mask = mask.map_or(thread.home_mask, |m| m & !UNBLOCKABLE);
                 self.run_natively(tid, &held)
             }
-            Class::Birth if ret > 0 => self.birth_answered(tid, &held, ret),
+            Class::Birth if !(-4095..0).contains(&ret) => self.birth_answered(tid, &held, ret),
             Class::Memory if !(-4095..0).contains(&ret) => self.mirror(tid, &held, ret),
             _ if held.nr == libc::SYS_exit as u64 => self.let_end(tid, &held),
             _ => self.answer(held.id, ret),
@@ -457,7 +458,7 @@ impl Guest {
                 ));
             }
         };
-        self.give_birth(tid, held, birth, ret as i32)
+        self.give_birth(tid, held, birth, ret)
     }
 
     /// Writes output bytes where the page is present; where it is absent home's copy already has them.

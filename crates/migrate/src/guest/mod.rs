@@ -25,7 +25,7 @@ use pando_kernel::pagemap::Pagemap;
 use pando_kernel::sandbox::Body;
 use pando_kernel::uffd::Uffd;
 use pando_kernel::{clock, inject, poll, ptrace, signal};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 use thread::Threads;
@@ -51,6 +51,9 @@ pub(crate) enum GuestError {
     /// The guest process died and home did not ask for it.
     #[error("the guest process died (wait status {0:#x}); someone at this node ended it")]
     Died(i32),
+    /// The program made a thread by the engine's own code.
+    #[error("a thread that the program made behind our back ({0})")]
+    Smuggled(String),
     /// The normal end.
     #[error("home ended it")]
     Ended,
@@ -90,6 +93,14 @@ pub(crate) struct Held {
     pub by_vdso: bool,
 }
 
+/// A thread that home has and we could not make.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stillborn {
+    pub tid: i32,
+    /// How many signals have come for it.
+    pub signals: u64,
+}
+
 /// A call that already runs at home, as the guest will make it again.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Attach {
@@ -119,8 +130,8 @@ pub(crate) struct Guest {
     brk: u64,
     /// Caught signals, as a set.
     caught: u64,
-    /// Ends of threads that could not be made here, by the numbers of their calls.
-    stillborn: BTreeSet<u64>,
+    /// Threads that could not be made here and are ending at home, by the numbers of the calls that end them.
+    stillborn: BTreeMap<u64, Stillborn>,
     /// Messages that wait while only pages could be served.
     stash: VecDeque<(Down, Vec<u8>)>,
     seq: u64,
@@ -208,7 +219,7 @@ impl Guest {
             match self.threads.known_here(here) {
                 Some(tid) => self.on_stop(tid, stop)?,
                 None if here == self.body.init => return Err(GuestError::Died(0)),
-                None => return Err(GuestError::Protocol(format!("a thread ({here}) that nobody asked for: {stop:?}"))),
+                None => return Err(GuestError::Smuggled(format!("{here}: {stop:?}"))),
             }
         }
         if ready[2] & 1 != 0 {

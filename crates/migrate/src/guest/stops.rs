@@ -23,9 +23,7 @@ impl Guest {
             }
             Stop::Signal(_) if self.leaving.freezing() => self.keep_signal(tid),
             Stop::Signal(signal) => self.deliver(tid, signal),
-            Stop::Other(libc::PTRACE_EVENT_CLONE) => {
-                Err(GuestError::Protocol("a thread that the program made behind our back".into()))
-            }
+            Stop::Other(libc::PTRACE_EVENT_CLONE) => Err(GuestError::Smuggled(format!("by {tid}"))),
             Stop::Other(_) => at("continue", tracee.cont(0)),
         }
     }
@@ -127,10 +125,16 @@ impl Guest {
 
     /// A signal from home.
     pub(super) fn on_signal(&mut self, tid: i32, info: &[u8]) -> Result<()> {
-        // One that could not be made here was there at home for a moment: the first thread takes what it got.
-        let tid = if self.threads.has(tid) { tid } else { self.offer.pid };
-        self.threads[tid].signals += 1;
-        self.take_signal(tid, info)
+        if self.threads.has(tid) {
+            self.threads[tid].signals += 1;
+            return self.take_signal(tid, info);
+        }
+        // One that could not be made here is there at home for a moment: the first thread takes what it gets.
+        if let Some(stillborn) = self.stillborn.values_mut().find(|s| s.tid == tid) {
+            stillborn.signals += 1;
+            return self.take_signal(self.offer.pid, info);
+        }
+        Err(GuestError::Protocol(format!("a signal for thread {tid}, which there is not")))
     }
 
     /// Checks a signal that home sent, and makes it pending as soon as it may act.

@@ -1,11 +1,67 @@
 //! The threads of a guest.
 
-use super::{Attach, Held};
-use crate::message::Down;
-use pando_kernel::ptrace::Tracee;
+use super::{Attach, GuestError, Held, Result};
+use crate::message::{Context, Down, MAX_THREADS, MAX_UNDELIVERED, MAX_XSTATE, signals_in};
+use pando_kernel::ptrace::{REGISTER_WORDS, Tracee};
 use pando_kernel::signal::SigInfo;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::{Index, IndexMut};
+
+/// Highest id that any kernel gives a thread (PID_MAX_LIMIT).
+const MAX_TID: i32 = 1 << 22;
+
+/// Can a thread have this id? 1 is the sandbox's init.
+pub(crate) fn is_thread_id(tid: i32) -> bool {
+    (2..=MAX_TID).contains(&tid)
+}
+
+/// The threads of a process that comes, up to its start.
+#[derive(Default)]
+pub(crate) struct Arriving {
+    /// With their extended states, in the order in which they came.
+    pub threads: Vec<(i32, Context, Vec<u8>)>,
+    ids: BTreeSet<i32>,
+    /// Signals that go along with the next one.
+    undelivered: Vec<Vec<u8>>,
+    /// How many went along with those that came.
+    signals: usize,
+}
+
+impl Arriving {
+    pub fn signals(&mut self, body: &[u8]) -> Result<()> {
+        if !signals_in(body, &mut self.undelivered) || self.signals + self.undelivered.len() > MAX_UNDELIVERED {
+            return Err(GuestError::Protocol("Undelivered signals that make no sense, or too many".into()));
+        }
+        Ok(())
+    }
+
+    pub fn thread(&mut self, tid: i32, mut context: Context, xstate: Vec<u8>) -> Result<()> {
+        let bad = |why: &str| Err(GuestError::Protocol(format!("a thread ({tid}) with {why}")));
+        if !is_thread_id(tid) {
+            return bad("an id that no thread has");
+        }
+        if !self.ids.insert(tid) {
+            return bad("the id of another one: it comes twice");
+        }
+        if self.ids.len() > MAX_THREADS {
+            return bad("more others than a process may have");
+        }
+        if context.signals > 1 << 62 {
+            return bad("numbers that nobody has counted to");
+        }
+        if context.altstack.len() != 24 {
+            return bad("a strange signal stack");
+        }
+        let whole = context.xstate as usize == xstate.len() && xstate.len() <= MAX_XSTATE;
+        if !whole || context.registers.len() != REGISTER_WORDS {
+            return bad("a strange register set");
+        }
+        context.undelivered = std::mem::take(&mut self.undelivered);
+        self.signals += context.undelivered.len();
+        self.threads.push((tid, context, xstate));
+        Ok(())
+    }
+}
 
 /// One thread.
 pub(crate) struct GuestThread {

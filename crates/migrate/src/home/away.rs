@@ -197,13 +197,16 @@ impl Deputy {
         };
         self.threads[tid].halt_wanted = true;
         at("interrupt", self.threads[tid].tracee.interrupt())?;
-        while self.threads[tid].state == State::Parked {
+        // It may be gone when the process is killed.
+        while self.threads.has(tid) && self.threads[tid].state == State::Parked {
             if let Some(stop) = at("wait", self.threads[tid].tracee.wait(true))? {
                 self.on_stop(tid, stop)?;
             }
         }
-        self.threads[tid].halt_wanted = false;
-        Ok(Some(tid).filter(|&tid| self.threads[tid].state == State::Halted))
+        if self.threads.has(tid) {
+            self.threads[tid].halt_wanted = false;
+        }
+        Ok(Some(tid).filter(|&tid| self.threads.has(tid) && self.threads[tid].state == State::Halted))
     }
 
     fn on_wish(&mut self, request: u64, dest: Destination, reason: String) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use super::thread::DeputyThread;
 use super::{Deputy, Flight, Result, at};
-use crate::layout::TABLE;
+use crate::layout::{HOLE_BYTES, TABLE, TOP};
 use crate::message::{Down, MAX_THREADS};
 use pando_kernel::inject::{self, THREAD_FLAGS};
 
@@ -59,7 +59,8 @@ impl Deputy {
         let wanted = [(libc::CLONE_PARENT_SETTID, parent, true), (libc::CLONE_CHILD_SETTID, child, thread)];
         let places =
             wanted.iter().filter(|(flag, _, here)| *here && flags & *flag as u64 != 0).map(|(_, place, _)| *place);
-        let places = places.filter(|&p| p < self.hole.saturating_sub(4) || p >= self.hole + crate::layout::HOLE_BYTES);
+        let ours = |p: u64| p + 4 > self.hole && p < self.hole + HOLE_BYTES;
+        let places = places.filter(|&p| p <= TOP - 4 && !ours(p));
         let outputs: Vec<(u64, Vec<u8>)> = places.map(|p| (p, tid.to_le_bytes().to_vec())).collect();
         for (place, bytes) in &outputs {
             self.memory.write(*place, bytes);

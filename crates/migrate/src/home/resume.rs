@@ -5,7 +5,7 @@ use super::thread::State;
 use super::{Deputy, Flight, HomeError, Result, at};
 use crate::control::{Destination, MoveRecord};
 use crate::layout::{HOLE_BYTES, SCRATCH};
-use crate::message::{Context, CpuTimers, Down};
+use crate::message::{Context, CpuTimers, Down, MAX_UNDELIVERED, MAX_XSTATE};
 use crate::restart;
 use pando_kernel::inject::{self, Call, call};
 use pando_kernel::ptrace::{self, Registers};
@@ -30,13 +30,16 @@ impl Deputy {
         if !self.froze_abroad() || !self.threads.has(tid) || self.threads[tid].context.is_some() {
             return Err(self.broken("a frozen thread that was not asked for"));
         }
-        let Some(mut registers) =
-            ptrace::from_words(&context.registers).filter(|_| xstate.len() == context.xstate as usize)
-        else {
+        let whole = xstate.len() == context.xstate as usize && xstate.len() <= MAX_XSTATE;
+        let Some(mut registers) = ptrace::from_words(&context.registers).filter(|_| whole) else {
             return Err(self.broken("a register set that makes no sense"));
         };
         self.check_signals(tid, context.signals)?;
         context.undelivered = std::mem::take(&mut self.arriving);
+        let others = self.threads.iter().filter_map(|t| t.context.as_ref()).map(|c| c.undelivered.len());
+        if others.sum::<usize>() + context.undelivered.len() > MAX_UNDELIVERED {
+            return Err(self.broken("more signals than may come along"));
+        }
         if let Some(odd) = context.undelivered.iter().find(|i| !is_signal(i)) {
             return Err(self.broken(&format!("a signal that there is not (number {:?})", odd.get(..4))));
         }
@@ -112,7 +115,11 @@ impl Deputy {
     /// Gets the threads out of their sleep, and out of their calls, which are made again natively.
     fn take_threads(&mut self) -> Result<()> {
         for thread in self.threads.iter().filter(|t| t.state != State::Halted) {
-            at("interrupt", thread.tracee.interrupt())?;
+            match thread.tracee.interrupt() {
+                // It has just ended: its stop will tell.
+                Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
+                other => at("interrupt", other)?,
+            }
         }
         Ok(())
     }
