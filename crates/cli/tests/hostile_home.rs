@@ -32,7 +32,6 @@ fn offers_that_make_no_sense() {
     refused(Down::Offer(Offer { pid: i32::MIN, ..offer() }), "pid 1");
     refused(Down::Offer(Offer { version_min: 9, version_max: 3, ..offer() }), "protocol");
     refused(Down::Offer(Offer { cpu_flags: vec!["flag".into(); 100_000], ..offer() }), "lacks");
-    refused(Down::Offer(Offer { vdso: 0, ..offer() }), "vDSO");
     let mut visit = Visit::new();
     visit.say(&Down::Offer(Offer { command: "long\n".repeat(100_000), pid: 1, ..offer() }), &[]);
     visit.refuses("declined");

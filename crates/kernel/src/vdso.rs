@@ -1,9 +1,7 @@
 //! The vDSO of this kernel.
 
 use crate::procfs::{self, Mapping};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::sync::OnceLock;
 
 /// Is this one of the kernel's special mappings that move with the vDSO?
 pub fn is_special(m: &Mapping) -> bool {
@@ -13,26 +11,6 @@ pub fn is_special(m: &Mapping) -> bool {
 /// The special mappings of `pid`, in address order.
 pub fn mappings(pid: i32) -> io::Result<Vec<Mapping>> {
     Ok(procfs::maps(pid)?.into_iter().filter(is_special).collect())
-}
-
-/// A fingerprint of this kernel's vDSO code and layout. Equal fingerprints: the mapping of one machine can stand in for the other's.
-pub fn fingerprint() -> io::Result<u64> {
-    static KNOWN: OnceLock<u64> = OnceLock::new();
-    if let Some(known) = KNOWN.get() {
-        return Ok(*known);
-    }
-    let maps = mappings(std::process::id() as i32)?;
-    let mut hash = DefaultHasher::new();
-    for m in &maps {
-        (m.end - m.start, &m.name).hash(&mut hash);
-    }
-    if let Some(v) = maps.iter().find(|m| m.name == "[vdso]") {
-        let memory = crate::memory::ProcessMemory::open(std::process::id() as i32)?;
-        let mut code = vec![0; (v.end - v.start) as usize];
-        memory.read(v.start, &mut code);
-        code.hash(&mut hash);
-    }
-    Ok(*KNOWN.get_or_init(|| hash.finish()))
 }
 
 /// Offset of a `syscall` instruction in the code.

@@ -69,8 +69,6 @@ pub struct Offer {
     pub command: String,
     /// CPU features the process may use: all of the machines it has run on.
     pub cpu_flags: Vec<String>,
-    /// Fingerprint of home's vDSO.
-    pub vdso: u64,
     /// Silence after which home gives the target up, milliseconds.
     pub lost_after_ms: u64,
 }

@@ -1,7 +1,7 @@
 //! A home that lies: the honest node takes a process of it, and it then says what it likes.
 
 use super::{Helper, PATIENCE, Stage, pando};
-use pando_kernel::{clock, vdso};
+use pando_kernel::clock;
 use pando_migrate::channel::{Channel, ChannelError};
 use pando_migrate::control::GuestOrder;
 use pando_migrate::message::signal_frames;
@@ -160,7 +160,6 @@ pub fn offer() -> Offer {
         uid: 0,
         command: "a liar's".into(),
         cpu_flags: Vec::new(),
-        vdso: vdso::fingerprint().unwrap(),
         lost_after_ms: 3_000,
     }
 }

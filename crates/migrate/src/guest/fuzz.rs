@@ -1,6 +1,6 @@
 //! Layouts and starts of any kind: what passes is harmless.
 
-use super::{HOLE_BYTES, MAX_SPECIAL, TOP, check_areas, check_layout, check_start, check_thread};
+use super::{Arriving, HOLE_BYTES, MAX_SPECIAL, TOP, check_areas, check_layout, check_start};
 use crate::message::{Area, Context, Layout, Start};
 use bolero::check;
 
@@ -66,10 +66,15 @@ fn starts_of_any_kind() {
 
 #[test]
 fn threads_of_any_kind() {
-    check!().with_type::<(Context, Vec<u8>)>().for_each(|(context, xstate)| {
-        if check_thread(context, xstate).is_ok() {
-            assert!(context.signals.checked_add(1 << 62).is_some() && context.altstack.len() == 24);
+    check!().with_type::<Vec<(i32, Context, Vec<u8>)>>().for_each(|threads| {
+        let mut arriving = Arriving::default();
+        for (tid, context, xstate) in threads {
+            if arriving.thread(*tid, context.clone(), xstate.clone()).is_ok() {
+                assert!(*tid > 1 && context.signals.checked_add(1 << 62).is_some() && context.altstack.len() == 24);
+            }
         }
+        let ids: std::collections::BTreeSet<i32> = arriving.threads.iter().map(|t| t.0).collect();
+        assert_eq!(ids.len(), arriving.threads.len());
     });
 }
 

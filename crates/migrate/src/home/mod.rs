@@ -210,8 +210,6 @@ pub fn main() -> i32 {
         }
     };
     // The program runs calls that come over the network, with its user's rights; that is the user of this helper, too, in personal mode.
-    // What is read through /proc/self is read first.
-    let _ = pando_kernel::vdso::fingerprint();
     if let Err(e) = pando_kernel::privacy::keep_others_out() {
         eprintln!("pando: __deputy: others can't be kept out: {e}");
         return 1;

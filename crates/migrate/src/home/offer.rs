@@ -1,7 +1,7 @@
 //! What a node is told before it takes a process: whose it is, what it needs, how its memory lies.
 
 use super::target::Request;
-use super::{Result, at, describe};
+use super::{Result, describe};
 use crate::control::{DeputyOrder, Destination};
 use crate::hold::{Holds, Side};
 use crate::layout::HOLE_BYTES;
@@ -38,7 +38,6 @@ pub(super) fn target_request(
             uid,
             command,
             cpu_flags: relevant_cpu_flags(),
-            vdso: at("vDSO", vdso::fingerprint())?,
             lost_after_ms: order.limits.lost_after_ms,
         },
         layout: Layout {
