@@ -54,7 +54,7 @@ fn input_goes_only_into_the_program() {
     found_out("too few bytes", |t| {
         let inputs = vec![(t.place(), u32::MAX)];
         let (tid, seq, signals) = (t.tid(), t.start.calls + 1, t.context.signals);
-        t.say(&Up::Call { tid, seq, nr: 1, args: [0; 6], inputs, signals }, &[]);
+        t.say(&Up::Call { tid, seq, nr: 1, args: [0; 6], inputs, signals, resumes: false }, &[]);
     });
 }
 
@@ -195,7 +195,7 @@ fn any_messages(t: &mut Taken, changes: &[(u8, u16, u8)]) {
         Up::Frozen { timers: t.timers, cpu_ns: 5 },
         Up::Usage(7, vec![(tid, 0), (1, 3)]),
         Up::Ping,
-        Up::Call { tid, seq: t.start.calls + 1, nr: 110, args: [place; 6], inputs: vec![(place, 8)], signals: 0 },
+        Up::Call { tid, seq: t.start.calls + 1, nr: 110, args: [place; 6], inputs: vec![(place, 8)], signals: 0, resumes: false },
     ];
     let body = t.xstate.clone();
     for &(which, at, to) in changes {
@@ -269,13 +269,13 @@ fn numbers_count_up_by_one() {
         found_out("call number", |t| {
             let seq = t.start.calls.wrapping_add(offset);
             let up =
-                Up::Call { tid: t.tid(), seq, nr: libc::SYS_getppid as u64, args: [0; 6], inputs: vec![], signals: 0 };
+                Up::Call { tid: t.tid(), seq, nr: libc::SYS_getppid as u64, args: [0; 6], inputs: vec![], signals: 0, resumes: false };
             t.say(&up, &[]);
         });
     }
     found_out("more signals", |t| {
         let (tid, seq, signals) = (t.tid(), t.start.calls + 1, t.context.signals + 1);
-        t.say(&Up::Call { tid, seq, nr: libc::SYS_getppid as u64, args: [0; 6], inputs: vec![], signals }, &[]);
+        t.say(&Up::Call { tid, seq, nr: libc::SYS_getppid as u64, args: [0; 6], inputs: vec![], signals, resumes: false }, &[]);
     });
     found_out("another one is running", |t| {
         t.send_call(libc::SYS_pause, &[], &[]);

@@ -228,7 +228,7 @@ fn all_threads_come_home_once_and_whole() {
 fn signals_of_other_threads_are_counted_too() {
     found_out("more signals", |t, tid| {
         let (seq, nr) = (t.last_seq() + 1, libc::SYS_getppid as u64);
-        t.say(&Up::Call { tid, seq, nr, args: [0; 6], inputs: vec![], signals: 1 }, &[]);
+        t.say(&Up::Call { tid, seq, nr, args: [0; 6], inputs: vec![], signals: 1, resumes: false }, &[]);
     });
     found_out("more signals", |t, born| t.say(&Up::Usage(1, vec![(born, 1)]), &[]));
     home_with(|c, _| c.signals = 1).ends_found_out("more signals");

@@ -135,6 +135,9 @@ pub struct Context {
     pub altstack: Vec<u8>,
     /// The system call at home that the thread waits for.
     pub in_call: Option<u64>,
+    /// Bytes that a transfer had moved when the freeze cut it short; the registers make the call again. Of a signal that comes before that it
+    /// has to return this count.
+    pub cut_short: Option<u64>,
     /// Number of signals that home has sent to it so far.
     pub signals: u64,
     /// CPU time it spent before, on all nodes but home, nanoseconds.
@@ -286,6 +289,8 @@ pub enum Up {
         inputs: Vec<Span>,
         /// How many signals for this thread had arrived before.
         signals: u64,
+        /// It goes on with a transfer that was cut short (see [`Context`]).
+        resumes: bool,
     },
     /// Written pages.
     Written(Vec<Run>),

@@ -160,7 +160,7 @@ impl Guest {
         self.seq += 1;
         self.stillborn.insert(self.seq, stillborn);
         let (nr, Stillborn { tid, signals }) = (libc::SYS_exit as u64, stillborn);
-        let up = Up::Call { tid, seq: self.seq, nr, args: [0; 6], inputs: Vec::new(), signals };
+        let up = Up::Call { tid, seq: self.seq, nr, args: [0; 6], inputs: Vec::new(), signals, resumes: false };
         self.send(&up, &[])
     }
 

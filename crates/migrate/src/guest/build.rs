@@ -469,6 +469,7 @@ impl Guest {
         thread.signals = context.signals;
         thread.tid_address = context.tid_address;
         thread.cpu_before_ns = context.cpu_abroad_ns;
+        thread.cut_short = context.cut_short.map(|done| (regs.orig_rax, args, done));
         thread.attach = context.in_call.map(|seq| super::Attach { seq, nr: regs.orig_rax, args });
         at("registers", thread.tracee.set_registers(&sane(&regs, base)))?;
         at("extended state", thread.tracee.set_xstate(xstate))?;

@@ -265,6 +265,12 @@ impl Guest {
             let blocked = at("status", pando_kernel::procfs::status(self.threads[tid].tracee.tid))?.blocked;
             if lets_in(&self.threads[tid], blocked) {
                 self.threads[tid].call = None;
+                let cut = self.threads[tid].cut_short.take();
+                if let Some((_, _, done)) = cut.filter(|c| (c.0, c.1) == (held.nr, held.args)) {
+                    // Part of it has been transferred: it ends with that.
+                    self.answer(held.id, done as i64)?;
+                    return Ok(true);
+                }
                 self.break_off(tid, held, restart::NOINTR)?;
                 return Ok(true);
             }
@@ -299,7 +305,8 @@ impl Guest {
         if let Some(call) = &mut thread.call {
             call.stage = Stage::Sent(self.seq);
         }
-        let up = Up::Call { tid, seq: self.seq, nr, args, inputs, signals: thread.signals };
+        let resumes = thread.cut_short.take().is_some_and(|(cut_nr, cut_args, _)| (cut_nr, cut_args) == (nr, args));
+        let up = Up::Call { tid, seq: self.seq, nr, args, inputs, signals: thread.signals, resumes };
         self.send(&up, &[bytes])
     }
 

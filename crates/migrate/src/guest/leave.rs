@@ -256,6 +256,7 @@ impl Guest {
             rseq: (rseq.pointer, rseq.size, rseq.signature),
             tid_address: thread.tid_address,
             in_call,
+            cut_short: thread.cut_short.map(|(_, _, done)| done),
             signals: thread.signals,
             cpu_abroad_ns: thread.cpu_before_ns.saturating_add(procfs::thread_cpu_ns(tracee.tid)),
             ..self.kernel_state(tracee, &regs)?

@@ -4,7 +4,7 @@ use super::{Guest, GuestError, Held, Result, at};
 use crate::message::MAX_UNDELIVERED;
 use crate::restart;
 use pando_kernel::procfs;
-use pando_kernel::ptrace::Stop;
+use pando_kernel::ptrace::{Registers, Stop};
 use pando_kernel::signal::{self, DefaultAction, SigInfo};
 
 /// Offset of `uc_sigmask` from the stack pointer at the first instruction of a handler (`struct rt_sigframe`).
@@ -55,7 +55,8 @@ impl Guest {
         if unreceived {
             regs.rax = restart::NOINTR as u64;
         }
-        if self.leave_stub(&mut regs) || unreceived {
+        let cut = self.ends_with_its_part(tid, &mut regs);
+        if self.leave_stub(&mut regs) || unreceived || cut {
             at("registers", tracee.set_registers(&regs))?;
         }
         if self.threads[tid].attach.is_some() {
@@ -95,6 +96,17 @@ impl Guest {
         }
         (thread.stopped, thread.for_home) = (true, true);
         self.want_home(format!("it gets signal {signal}, which ends it"))
+    }
+
+    /// A transfer that a freeze cut short, and that was to be made again, ends with what it had moved when a signal comes.
+    fn ends_with_its_part(&mut self, tid: i32, regs: &mut Registers) -> bool {
+        let args = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
+        let again = restart::CODES.contains(&(regs.rax as i64));
+        let cut = self.threads[tid].cut_short.filter(|c| again && (c.0, c.1) == (regs.orig_rax, args));
+        let Some((_, _, done)) = cut else { return false };
+        self.threads[tid].cut_short = None;
+        (regs.rax, regs.orig_rax) = (done, u64::MAX);
+        true
     }
 
     /// The call that the signal broke off had set a mask of its own (sigsuspend, ppoll, ...): the handler runs under

@@ -72,6 +72,8 @@ pub(crate) struct GuestThread {
     pub call: Option<Held>,
     /// Signals that its deputy blocks, as far as that has been told.
     pub home_mask: u64,
+    /// A transfer that a freeze cut short, as it will be made again: number, arguments, bytes done.
+    pub cut_short: Option<(u64, [u64; 6], u64)>,
     /// The next notification is this call, already running at home.
     pub attach: Option<Attach>,
     /// Signals that wait until it has come: a handler that ran first could make the same call, and take its answer.
@@ -106,6 +108,7 @@ impl GuestThread {
             tracee,
             call: None,
             home_mask: 0,
+            cut_short: None,
             attach: None,
             waiting: Vec::new(),
             unqueued: VecDeque::new(),

@@ -139,9 +139,9 @@ impl Deputy {
                 self.make_stack_now()?;
                 self.write_input(addr, &body)
             }
-            Up::Call { tid, seq, nr, args, inputs, signals } => {
+            Up::Call { tid, seq, nr, args, inputs, signals, resumes } => {
                 self.make_stack_now()?;
-                self.on_call(Wanted { tid, seq, nr, args }, &inputs, &body, signals)
+                self.on_call(Wanted { tid, seq, nr, args, resumes }, &inputs, &body, signals)
             }
             Up::Child(context) => {
                 self.unborn = Some((context, body));

@@ -21,6 +21,7 @@ pub(super) struct Wanted {
     pub seq: u64,
     pub nr: u64,
     pub args: [u64; 6],
+    pub resumes: bool,
 }
 
 /// Most output bytes that travel in the reply itself.
@@ -29,7 +30,7 @@ const INLINE: u64 = 128 * 1024;
 impl Deputy {
     /// A call from the guest.
     pub(super) fn on_call(&mut self, wanted: Wanted, inputs: &[Span], body: &[u8], signals: u64) -> Result<()> {
-        let Wanted { tid, seq, nr, mut args } = wanted;
+        let Wanted { tid, seq, nr, mut args, resumes } = wanted;
         if !self.threads.has(tid) || self.returning {
             return Err(self.broken(&format!("a call of thread {tid}, which there is not")));
         }
@@ -53,19 +54,20 @@ impl Deputy {
         let thread = &mut self.threads[tid];
         thread.last_reply = None;
         thread.signals_seen(signals);
+        let cut = thread.cut_short.take().filter(|cut| resumes && (cut.0, cut.1) == (nr, args));
+        let done_before = cut.map_or(0, |(_, _, done)| done);
         if signals != thread.signals {
             thread.starved = thread.starved.saturating_add(1);
-            // A signal is on its way to the guest: its handler runs first, then the call is made again.
-            return self.tell(&Down::Interrupted { seq, code: restart::NOINTR }, &[]);
+            // A signal is on its way to the guest: its handler runs first, then the call is made again; one that has moved something ends.
+            let answer = match cut {
+                Some((_, _, done)) => Down::Reply { seq, ret: done as i64, outputs: Vec::new() },
+                None => Down::Interrupted { seq, code: restart::NOINTR },
+            };
+            return self.tell(&answer, &[]);
         }
-        let mut done_before = 0;
-        if let Some((cut_nr, cut_args, done)) = thread.cut_short
-            && (cut_nr, cut_args) == (nr, args)
-        {
-            thread.cut_short = None;
-            args[1] += done;
-            args[2] -= done;
-            done_before = done;
+        if cut.is_some() {
+            args[1] += done_before;
+            args[2] = args[2].saturating_sub(done_before);
         }
         // Nothing is on its way to anyone: all have run since they got their last signals, so those have been delivered.
         if self.threads.iter().all(|t| t.sent.is_empty()) {

@@ -50,6 +50,7 @@ impl Deputy {
         registers.cs = thread.base.cs;
         registers.ss = thread.base.ss;
         thread.signals_seen(context.signals);
+        thread.cut_short = thread.cut_short.take().filter(|_| context.cut_short.is_some());
         context.registers = ptrace::to_words(&registers);
         (thread.context, thread.xstate) = (Some(Box::new(context)), xstate);
         Ok(())
@@ -209,6 +210,11 @@ impl Deputy {
             let cut = self.threads[tid].cut_short.take();
             let registers = self.threads[tid].context.as_ref().and_then(|c| ptrace::from_words(&c.registers));
             match cut.filter(|c| registers.is_some_and(|r| is_about_to(&r, c.0, &c.1))) {
+                // A signal comes first: it ends with what it has moved.
+                Some((_, _, done)) if self.is_signalled(tid) => {
+                    self.call_ended_at_home(tid, Some(done as i64), None);
+                    free.push(tid);
+                }
                 Some(cut) => busy.push((tid, cut)),
                 None => free.push(tid),
             }
@@ -218,9 +224,19 @@ impl Deputy {
         self.arrived_home();
         self.released = true;
         for (tid, (nr, args, done)) in busy {
+            let mask = self.threads[tid].context.as_ref().map_or(inject::QUIET, |c| c.mask);
+            at("mask", self.threads[tid].tracee.set_signal_mask(mask))?;
             self.transfer_rest(tid, nr, args, done)?;
         }
         Ok(self.threads.len() == 0)
+    }
+
+    /// Will a handler run as soon as the thread goes on?
+    fn is_signalled(&self, tid: i32) -> bool {
+        let Some(context) = &self.threads[tid].context else { return false };
+        let pending = procfs::status(tid).map_or(0, |s| s.pending);
+        let set = context.undelivered.iter().fold(pending, |set, info| set | signal::bit(i32::from(info[0])));
+        self.handlers.keys().any(|&n| set & !context.mask & signal::bit(n) != 0)
     }
 
     /// A freeze cut a blocking transfer short: the rest is transferred before the thread goes on by itself, however long that takes.

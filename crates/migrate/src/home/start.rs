@@ -48,6 +48,7 @@ impl Deputy {
             let signals = thread.signals;
             let Some(context) = &mut thread.context else { continue };
             context.signals = signals;
+            context.cut_short = thread.cut_short.map(|(_, _, done)| done);
             for body in signal_frames(&context.undelivered) {
                 chan.send(&Down::Undelivered, &[&body])?;
             }
