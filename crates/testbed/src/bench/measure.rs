@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 pub struct Freeze {
     /// Size of the heap.
     pub megabytes: usize,
+    /// Threads that read it.
+    pub threads: usize,
     /// Moves.
     pub moves: usize,
     /// Away: median.
@@ -47,6 +49,8 @@ pub struct Costs {
     pub write: Cost,
     /// Reading 4 KB from it.
     pub read: Cost,
+    /// Starting a program that does nothing, and waiting for it.
+    pub spawn: Cost,
 }
 
 /// A page fault abroad.
@@ -98,8 +102,8 @@ pub fn raw(plan: &Plan) -> Result<Raw> {
 }
 
 /// Freeze times: a process that reads its memory all the time goes away and comes home again and again.
-pub fn freeze(plan: &Plan, megabytes: usize, rounds: usize) -> Result<Freeze> {
-    let heap = Program::at(plan, "n1", &[crate::HEAP, &megabytes.to_string()])?;
+pub fn freeze(plan: &Plan, megabytes: usize, threads: usize, rounds: usize) -> Result<Freeze> {
+    let heap = Program::at(plan, "n1", &[crate::HEAP, &megabytes.to_string(), &threads.to_string()])?;
     let (mut away, mut home) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         away.push(go(plan, heap.pid(), AWAY)?);
@@ -110,6 +114,7 @@ pub fn freeze(plan: &Plan, megabytes: usize, rounds: usize) -> Result<Freeze> {
     heap.finish("same")?;
     Ok(Freeze {
         megabytes,
+        threads,
         moves: away.len() + home.len(),
         away_median_us: median(&mut away).unwrap_or(0),
         away_p99_us: p99(&mut away),
@@ -137,10 +142,11 @@ pub fn costs(plan: &Plan) -> Result<Costs> {
         let getppid = probe.number("getppid 3000", "ns")? / 1000.0;
         let file = probe.ask(&format!("file {}", path.display()))?;
         let part = |key: &str| file[key].as_f64().unwrap_or(0.0) / 1000.0;
-        both.push([getppid, part("write_ns"), part("read_ns")]);
+        let spawn = probe.number("spawn 100", "ns")? / 1000.0;
+        both.push([getppid, part("write_ns"), part("read_ns"), spawn]);
     }
     let cost = |i: usize| Cost { home_us: both[0][i], away_us: both[1][i] };
-    Ok(Costs { getppid: cost(0), write: cost(1), read: cost(2) })
+    Ok(Costs { getppid: cost(0), write: cost(1), read: cost(2), spawn: cost(3) })
 }
 
 /// Page faults, right after a move, before the background has brought everything.

@@ -38,8 +38,8 @@ pub struct Figures {
     pub failed: BTreeMap<String, String>,
 }
 
-/// Sizes in megabytes and rounds.
-const SIZES: [(usize, usize); 3] = [(1, 50), (100, 25), (1024, 10)];
+/// Sizes in megabytes, threads, and rounds.
+const SIZES: [(usize, usize, usize); 4] = [(1, 1, 50), (100, 1, 25), (1024, 1, 10), (100, 8, 25)];
 
 /// Runs it; the exit status.
 pub fn run(json: bool) -> Result<i32> {
@@ -69,9 +69,9 @@ fn all(plan: &Plan) -> Result<Figures> {
     let mut failed = BTreeMap::new();
     let mut step = Step { failed: &mut failed };
     figures.raw = step.take("plain TCP", || measure::raw(plan))?;
-    for (megabytes, rounds) in SIZES {
-        let what = format!("freeze of {megabytes} MB");
-        figures.freeze.extend(step.take(&what, || measure::freeze(plan, megabytes, rounds))?);
+    for (megabytes, threads, rounds) in SIZES {
+        let what = format!("freeze of {megabytes} MB with {threads} threads");
+        figures.freeze.extend(step.take(&what, || measure::freeze(plan, megabytes, threads, rounds))?);
     }
     figures.streaming = step.take("streaming", || measure::streaming(plan))?;
     figures.fault = step.take("page fault", || measure::fault(plan))?;
@@ -79,7 +79,7 @@ fn all(plan: &Plan) -> Result<Figures> {
     figures.spin = step.take("slowdown", || measure::spin(plan))?;
     let criu = if criu::installed() { step.take("criu", criu::usable)? } else { None };
     if criu.is_some() {
-        for (megabytes, _) in SIZES {
+        for (megabytes, ..) in SIZES.into_iter().filter(|s| s.1 == 1) {
             let what = format!("criu with {megabytes} MB");
             figures.criu.extend(step.take(&what, || criu::measure(plan, megabytes))?);
         }

@@ -44,14 +44,24 @@ fn next(state: &mut u64) -> u64 {
     *state
 }
 
-/// `pando __heap MB [alone]`: touches that much memory and reads it over and over; ends well when its standard input does,
-/// or badly as soon as a checksum is wrong.
+/// `pando __heap MB [alone|THREADS]`: touches that much memory and reads it over and over, by that many threads; ends well when its
+/// standard input does, or badly as soon as a checksum is wrong.
 pub fn heap(words: &[String]) -> Result<()> {
     let megabytes = words.first().and_then(|w| w.parse().ok()).unwrap_or(1);
     // Nobody at the other end of the input: run until killed.
     let alone = words.get(1).is_some_and(|w| w == "alone");
     let heap = Heap::new(megabytes);
     let wanted = heap.sum();
+    let threads = words.get(1).and_then(|w| w.parse::<usize>().ok()).unwrap_or(1);
+    let heap = std::sync::Arc::new(heap);
+    for _ in 1..threads {
+        let heap = heap.clone();
+        std::thread::spawn(move || {
+            while heap.sum() == wanted {}
+            eprintln!("a thread saw other memory");
+            std::process::abort();
+        });
+    }
     println!("ready");
     let mut asked = Instant::now();
     loop {
@@ -89,6 +99,7 @@ pub fn probe() -> Result<()> {
             "sum" => serde_json::json!({ "sum": heap.sum() }),
             "fault" => faults(&mut heap),
             "getppid" => getppid(number()),
+            "spawn" => spawn(number())?,
             "file" => file(words.get(1).unwrap_or(&"/dev/null"))?,
             "spin" => spin(),
             "still" => still(),
@@ -131,6 +142,17 @@ fn getppid(count: usize) -> serde_json::Value {
         took.push(before.elapsed().as_nanos() as u64);
     }
     serde_json::json!({ "ns": median(&mut took) })
+}
+
+/// Starts a program that does nothing and waits for it.
+fn spawn(count: usize) -> Result<serde_json::Value> {
+    let mut took: Vec<u64> = Vec::with_capacity(count);
+    for _ in 0..count {
+        let before = Instant::now();
+        std::process::Command::new("/bin/true").status().context("start /bin/true")?;
+        took.push(before.elapsed().as_nanos() as u64);
+    }
+    Ok(serde_json::json!({ "ns": median(&mut took) }))
 }
 
 /// Writes and reads a file by 4 KB.

@@ -43,14 +43,15 @@ fn freezes(figures: &Figures, lines: &mut Vec<Line>) {
         for (way, median, p99) in [("away", f.away_median_us, f.away_p99_us), ("home", f.home_median_us, f.home_p99_us)]
         {
             let figure = format!("median {}, p99 {}", ms(median as f64), ms(p99 as f64));
-            let name = format!("freeze, {} MB, {way}", f.megabytes);
+            let threads = if f.threads > 1 { format!(", {} threads", f.threads) } else { String::new() };
+            let name = format!("freeze, {} MB{threads}, {way}", f.megabytes);
             lines.push((name, figure, "aim: median 5 ms".into(), Some(median <= 5000)));
         }
     }
     for c in &figures.criu {
         let name = format!("criu, {} MB", c.megabytes);
         let figure = format!("dump and restore {:.0} ms, lazy {:.0} ms", c.dump_restore_ms, c.lazy_ms);
-        let ours = figures.freeze.iter().find(|f| f.megabytes == c.megabytes).map(|f| f.away_median_us as f64 / 1000.0);
+        let ours = figures.freeze.iter().find(|f| f.megabytes == c.megabytes && f.threads == 1).map(|f| f.away_median_us as f64 / 1000.0);
         let ratio = ours.map(|ours| c.lazy_ms / ours.max(0.001));
         let beside = ratio.map_or(String::new(), |r| format!("{r:.1} times ours; aim: 10"));
         lines.push((name, figure, beside, ratio.map(|r| r >= 10.0)));
@@ -83,6 +84,7 @@ fn costs(figures: &Figures, lines: &mut Vec<Line>) {
             ("forwarded getppid", c.getppid, Some(4.0)),
             ("forwarded write of 4 KB", c.write, None),
             ("forwarded read of 4 KB", c.read, None),
+            ("start `true`, wait for it", c.spawn, None),
         ] {
             let figure = format!("{} (at home {})", us(cost.away_us), us(cost.home_us));
             let wish = aim.map_or(String::new(), |a: f64| format!("; aim: {a:.0}"));
