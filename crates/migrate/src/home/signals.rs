@@ -85,7 +85,9 @@ impl Deputy {
             args[2] += done;
             if self.is_cut_short(nr, &args, so_far as i64) {
                 self.threads[tid].cut_short = Some((nr, args, so_far));
-                self.threads[tid].flight.as_mut().map(|f| f.done_before = 0);
+                if let Some(flight) = &mut self.threads[tid].flight {
+                    flight.done_before = 0;
+                }
                 return self.call_interrupted(tid, restart::NOINTR);
             }
         }
