@@ -89,6 +89,11 @@ fn calls_of_threads_that_there_are_not() {
         t.send_call_of(born, libc::SYS_pause, &[], &[]);
         t.send_call_of(born, libc::SYS_getppid, &[], &[]);
     });
+    // The end of a thread is not taken for that of the process.
+    found_out("which there is not", |t, born| {
+        t.send_call_of(born, libc::SYS_exit, &[0], &[]);
+        t.send_call_of(-7, libc::SYS_getppid, &[], &[]);
+    });
     // On its way out it makes no more.
     let (mut t, born) = two();
     t.send_call_of(born, libc::SYS_exit, &[0], &[]);
