@@ -295,6 +295,32 @@ fn killed_at_home_with_threads_it_has_ended() {
         t.victim.kill().unwrap();
         t.has_ended("ended");
     }
+    for round in 0..20 {
+        let (mut t, born) = two();
+        let victim = t.tid();
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_micros(500 * round));
+            pando_kernel::signal::kill(victim, libc::SIGKILL).unwrap();
+        });
+        // Its node does not know yet, and asks for calls of threads that are gone.
+        loop {
+            let number = t.send_call_of(born, libc::SYS_getppid, &[], &[]);
+            let answered =
+                |down: &Down| matches!(down, Down::Reply { seq, .. } | Down::Interrupted { seq, .. } if *seq == number);
+            let answer = loop {
+                match t.hear() {
+                    Ok((down, _)) if answered(&down) => break true,
+                    Ok(_) => {}
+                    Err(_) => break false,
+                }
+            };
+            if !answer {
+                break;
+            }
+        }
+        killer.join().unwrap();
+        t.has_ended("ended");
+    }
 }
 
 /// One of many things that a target may say of one of its threads.

@@ -177,6 +177,8 @@ pub(crate) struct Deputy {
     pub returning: bool,
     /// Threads go on by themselves already; what is left finishes a transfer.
     pub released: bool,
+    /// A thread is gone that did not end by itself: all of them are going.
+    pub dying: bool,
     pub froze: Instant,
     /// How long the last freeze was.
     pub thawed: Duration,
@@ -301,7 +303,7 @@ impl Deputy {
     fn was_killed(&self, failure: &HomeError) -> bool {
         let dying = || procfs::status(self.pid).map_or(true, |s| matches!(s.state, 'Z' | 'X'));
         let begun = Instant::now();
-        let patience = if failure.is_of_the_dead() { DYING } else { Duration::ZERO };
+        let patience = if self.dying || failure.is_of_the_dead() { DYING } else { Duration::ZERO };
         loop {
             let mut gone = false;
             while let Ok(Some((tid, stop))) = ptrace::wait_any(false) {
