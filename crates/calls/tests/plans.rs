@@ -194,7 +194,7 @@ fn calls_by_their_command() {
     assert!(!home(n::SYS_timer_create, &[1]));
     assert!(home(n::SYS_clock_nanosleep, &[2]));
     assert!(home(n::SYS_personality, &[0x4_0000]));
-    for nr in [n::SYS_fork, n::SYS_clone3, n::SYS_execve, n::SYS_shmat, n::SYS_io_uring_enter, n::SYS_ptrace, 4000] {
+    for nr in [n::SYS_fork, n::SYS_vfork, n::SYS_execve, n::SYS_shmat, n::SYS_io_uring_enter, n::SYS_ptrace, 4000] {
         assert!(home(nr, &[]), "{nr}");
     }
     assert_eq!(class(57, &[0; 6]), Class::Birth);
@@ -207,7 +207,16 @@ fn classes() {
     let of = |nr: i64, args: &[u64]| class(nr as u64, &six(args));
     assert_eq!(of(n::SYS_getpid, &[]), Class::Native);
     assert_eq!(of(n::SYS_futex, &[0, 128]), Class::Native);
-    assert!(matches!(of(n::SYS_futex, &[0, 6]), Class::Home(_)));
+    // With priority inheritance, and wake and operate, which has a second word.
+    assert_eq!(of(n::SYS_futex, &[BASE, 6 | 128]), Class::Words([BASE, BASE]));
+    assert_eq!(of(n::SYS_futex, &[BASE, 5, 1, 1, BASE + 8]), Class::Words([BASE, BASE + 8]));
+    // To requeue between kinds of futexes, and what there is no longer.
+    for operation in [2, 11, 12, 99] {
+        assert!(matches!(of(n::SYS_futex, &[BASE, operation]), Class::Home(_)), "{operation}");
+    }
+    for nr in [n::SYS_clone, n::SYS_clone3] {
+        assert_eq!(of(nr, &[]), Class::Birth);
+    }
     assert_eq!(of(n::SYS_clock_gettime, &[1]), Class::Native);
     assert_eq!(of(n::SYS_clock_gettime, &[2]), Class::CpuTime);
     assert_eq!(of(n::SYS_clock_gettime, &[11]), Class::Forward);

@@ -137,7 +137,8 @@ fn ins(code: u16, jt: u8, jf: u8, k: u32) -> Instruction {
 }
 
 /// Builds the guest's filter: `native` calls run in the guest's kernel, `helper_calls` only when made at the
-/// address `helper_ip` (the return address of the injected code), as is the making of a thread; all others ask the supervisor.
+/// address `helper_ip` (the return address of the injected code), as is the making of a thread. Whoever makes other calls there is
+/// killed; elsewhere all others ask the supervisor.
 pub fn filter(native: &[Allowed], helper_calls: &[u32], helper_ip: u64) -> Vec<Instruction> {
     let mut f = vec![ins(LD_ABS, 0, 0, 4), ins(JEQ, 1, 0, AUDIT_ARCH_X86_64), ins(RET, 0, 0, KILL)];
     // Calls of the injected code: instruction_pointer is at offset 8 (low) and 12 (high).

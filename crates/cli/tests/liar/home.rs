@@ -201,7 +201,10 @@ impl Visit {
     /// Waits for something that `wanted` takes; passes over the rest.
     pub fn wait_for<T>(&mut self, mut wanted: impl FnMut(Up, Vec<u8>) -> Option<T>) -> T {
         loop {
-            let (up, body) = self.hear().expect("the helper goes on speaking");
+            let (up, body) = match self.hear() {
+                Ok(heard) => heard,
+                Err(e) => panic!("the helper does not go on speaking: {e}; {:?}", self.stage.done()),
+            };
             if let Some(value) = wanted(up, body) {
                 return value;
             }

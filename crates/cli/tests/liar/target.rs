@@ -143,7 +143,10 @@ impl Taken {
     /// Waits for something that `wanted` takes; passes over the rest.
     pub fn wait_for<T>(&mut self, mut wanted: impl FnMut(Down, Vec<u8>) -> Option<T>) -> T {
         loop {
-            let (down, body) = self.hear().expect("home goes on speaking");
+            let (down, body) = match self.hear() {
+                Ok(heard) => heard,
+                Err(e) => panic!("home does not go on speaking: {e}; {:?}", self.stage.done()),
+            };
             if let Some(value) = wanted(down, body) {
                 return value;
             }

@@ -1,6 +1,7 @@
 //! Layouts and starts of any kind: what passes is harmless.
 
-use super::{Arriving, HOLE_BYTES, MAX_SPECIAL, TOP, check_areas, check_layout, check_start};
+use super::{HOLE_BYTES, MAX_SPECIAL, TOP, check_areas, check_layout, check_start};
+use crate::guest::thread::Arriving;
 use crate::message::{Area, Context, Layout, Start};
 use bolero::check;
 
@@ -66,15 +67,24 @@ fn starts_of_any_kind() {
 
 #[test]
 fn threads_of_any_kind() {
-    check!().with_type::<Vec<(i32, Context, Vec<u8>)>>().for_each(|threads| {
+    check!().with_type::<Vec<(i32, Context, Vec<u8>, bool)>>().for_each(|all| {
         let mut arriving = Arriving::default();
-        for (tid, context, xstate) in threads {
-            if arriving.thread(*tid, context.clone(), xstate.clone()).is_ok() {
-                assert!(*tid > 1 && context.signals.checked_add(1 << 62).is_some() && context.altstack.len() == 24);
-            }
+        for (i, (tid, context, xstate, odd)) in (2..).zip(all) {
+            // Few have the right sizes by chance.
+            let registers = if *odd { context.registers.clone() } else { vec![7; 27] };
+            let altstack = if *odd { context.altstack.clone() } else { vec![9; 24] };
+            let size = if *odd { context.xstate } else { xstate.len() as u32 };
+            let context = Context { registers, altstack, xstate: size, ..context.clone() };
+            let _ = arriving.signals(&xstate[..xstate.len() / 128 * 128]);
+            let _ = arriving.thread(if *odd { *tid } else { i % 9 }, context, xstate.clone());
         }
-        let ids: std::collections::BTreeSet<i32> = arriving.threads.iter().map(|t| t.0).collect();
-        assert_eq!(ids.len(), arriving.threads.len());
+        let mut ids: Vec<i32> = arriving.threads.iter().map(|t| t.0).collect();
+        ids.sort_unstable();
+        assert!(ids.windows(2).all(|w| w[0] < w[1]) && ids.iter().all(|&id| id > 1));
+        for (_, context, xstate) in &arriving.threads {
+            assert!(context.signals.checked_add(1 << 62).is_some() && context.altstack.len() == 24);
+            assert!(context.registers.len() == 27 && context.xstate as usize == xstate.len());
+        }
     });
 }
 

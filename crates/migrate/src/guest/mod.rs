@@ -49,7 +49,7 @@ pub(crate) enum GuestError {
     #[error("home broke the protocol: {0}")]
     Protocol(String),
     /// The guest process died and home did not ask for it.
-    #[error("the guest process died (wait status {0:#x}); someone at this node ended it")]
+    #[error("the guest process died (wait status {0:#x}); {who}", who = killer(.0))]
     Died(i32),
     /// The program made a thread by the engine's own code.
     #[error("a thread that the program made behind our back ({0})")]
@@ -63,6 +63,12 @@ pub(crate) enum GuestError {
 }
 
 pub(crate) type Result<T> = std::result::Result<T, GuestError>;
+
+/// Whose doing a death is that home did not ask for.
+fn killer(status: &i32) -> &'static str {
+    let filter = libc::WIFSIGNALED(*status) && libc::WTERMSIG(*status) == libc::SIGSYS;
+    if filter { "it made a call that no guest makes" } else { "someone at this node ended it" }
+}
 
 /// Names the step that failed.
 pub(crate) fn at<T>(step: &'static str, result: std::io::Result<T>) -> Result<T> {

@@ -74,7 +74,10 @@ impl Deputy {
         self.threads.remove(tid);
         match flight.filter(|f| f.nr == libc::SYS_exit as u64) {
             Some(flight) => self.tell(&Down::Reply { seq: flight.seq, ret: 0, outputs: Vec::new() }, &[]),
-            None => Ok(()),
+            None => {
+                self.dying = true;
+                Ok(())
+            }
         }
     }
 }

@@ -165,6 +165,7 @@ impl Deputy {
             wish: None,
             returning: false,
             released: false,
+            dying: false,
             froze: now,
             thawed: Duration::ZERO,
             left: String::new(),

@@ -29,6 +29,9 @@ use std::time::{Duration, Instant};
 use target::Prepared;
 use thread::Threads;
 
+/// How long a process that has been killed may take to end.
+const DYING: Duration = Duration::from_secs(2);
+
 /// Why a deputy's work ended or a move failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HomeError {
@@ -60,6 +63,14 @@ pub(crate) enum HomeError {
     /// The process ended; the raw wait status.
     #[error("the process ended (wait status {0:#x})")]
     Ended(i32),
+}
+
+impl HomeError {
+    /// Did the kernel say that there is no such thread? So it does between its death by SIGKILL and the end that can be seen.
+    fn is_of_the_dead(&self) -> bool {
+        let (HomeError::Kernel(_, e) | HomeError::Inject(inject::InjectError::Trace(e))) = self else { return false };
+        e.raw_os_error() == Some(libc::ESRCH)
+    }
 }
 
 pub(crate) use birth::{is_process, is_thread};
@@ -175,6 +186,8 @@ pub(crate) struct Deputy {
     pub returning: bool,
     /// Threads go on by themselves already; what is left finishes a transfer.
     pub released: bool,
+    /// A thread is gone that did not end by itself: all of them are going.
+    pub dying: bool,
     pub froze: Instant,
     /// How long the last freeze was.
     pub thawed: Duration,
@@ -292,14 +305,25 @@ impl Deputy {
         self.link.commands()
     }
 
-    /// What failed may have failed because the process is gone, or going: its first thread is the last one that tells.
-    fn was_killed(&self) -> bool {
+    /// What failed may have failed because the process is gone, or going: its first thread is the last one that tells. (Others may have
+    /// ended by themselves.)
+    fn was_killed(&self, failure: &HomeError) -> bool {
         let dying = || procfs::status(self.pid).map_or(true, |s| matches!(s.state, 'Z' | 'X'));
-        let mut gone = false;
-        while let Ok(Some((_, stop))) = ptrace::wait_any(false) {
-            gone |= matches!(stop, ptrace::Stop::Gone(_));
+        let begun = Instant::now();
+        let patience = if self.dying || failure.is_of_the_dead() { DYING } else { Duration::ZERO };
+        loop {
+            let mut gone = false;
+            while let Ok(Some((tid, stop))) = ptrace::wait_any(false) {
+                gone |= tid == self.pid && matches!(stop, ptrace::Stop::Gone(_));
+            }
+            if gone || dying() {
+                return true;
+            }
+            if begun.elapsed() >= patience {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
-        gone || dying()
     }
 
     /// Ends the process and collects all of its threads.
@@ -315,7 +339,7 @@ impl Deputy {
             Ok(End::Lost(why)) => ("lost", why),
             Err(HomeError::Ended(status)) => ("ended", in_words(status)),
             Err(HomeError::Inject(inject::InjectError::Gone(status))) => ("ended", in_words(status)),
-            Err(_) if self.was_killed() => ("ended", "it was killed".to_string()),
+            Err(e) if self.was_killed(&e) => ("ended", "it was killed".to_string()),
             Err(e) => ("failed", format!("{e}; it was ended, because part of its memory is out of reach")),
         };
         if outcome == "failed" || outcome == "lost" {
