@@ -195,7 +195,15 @@ fn any_messages(t: &mut Taken, changes: &[(u8, u16, u8)]) {
         Up::Frozen { timers: t.timers, cpu_ns: 5 },
         Up::Usage(7, vec![(tid, 0), (1, 3)]),
         Up::Ping,
-        Up::Call { tid, seq: t.start.calls + 1, nr: 110, args: [place; 6], inputs: vec![(place, 8)], signals: 0, resumes: false },
+        Up::Call {
+            tid,
+            seq: t.start.calls + 1,
+            nr: 110,
+            args: [place; 6],
+            inputs: vec![(place, 8)],
+            signals: 0,
+            resumes: false,
+        },
     ];
     let body = t.xstate.clone();
     for &(which, at, to) in changes {
@@ -268,14 +276,24 @@ fn numbers_count_up_by_one() {
     for offset in [0, 2, u64::MAX, u64::MAX / 2] {
         found_out("call number", |t| {
             let seq = t.start.calls.wrapping_add(offset);
-            let up =
-                Up::Call { tid: t.tid(), seq, nr: libc::SYS_getppid as u64, args: [0; 6], inputs: vec![], signals: 0, resumes: false };
+            let up = Up::Call {
+                tid: t.tid(),
+                seq,
+                nr: libc::SYS_getppid as u64,
+                args: [0; 6],
+                inputs: vec![],
+                signals: 0,
+                resumes: false,
+            };
             t.say(&up, &[]);
         });
     }
     found_out("more signals", |t| {
         let (tid, seq, signals) = (t.tid(), t.start.calls + 1, t.context.signals + 1);
-        t.say(&Up::Call { tid, seq, nr: libc::SYS_getppid as u64, args: [0; 6], inputs: vec![], signals, resumes: false }, &[]);
+        t.say(
+            &Up::Call { tid, seq, nr: libc::SYS_getppid as u64, args: [0; 6], inputs: vec![], signals, resumes: false },
+            &[],
+        );
     });
     found_out("another one is running", |t| {
         t.send_call(libc::SYS_pause, &[], &[]);

@@ -164,7 +164,10 @@ impl Taken {
         let spans = inputs.iter().map(|(a, b)| (*a, b.len() as u32)).collect();
         let body: Vec<u8> = inputs.iter().flat_map(|(_, b)| b.to_vec()).collect();
         let signals = if tid == self.tid() { self.context.signals } else { 0 };
-        self.say(&Up::Call { tid, seq: self.seq, nr: nr as u64, args: all, inputs: spans, signals, resumes: false }, &body);
+        self.say(
+            &Up::Call { tid, seq: self.seq, nr: nr as u64, args: all, inputs: spans, signals, resumes: false },
+            &body,
+        );
         self.seq
     }
 

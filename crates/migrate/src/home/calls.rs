@@ -12,6 +12,7 @@ use pando_calls::{Class, Plan, Range};
 use pando_kernel::inject::{self, call};
 use pando_kernel::ptrace::Stop;
 use pando_kernel::{page_ceil, page_floor};
+use std::time::Instant;
 
 /// So many calls in a row that a signal did not let begin are too many.
 pub(super) const STARVED: u32 = 4;
@@ -79,7 +80,17 @@ impl Deputy {
         let outputs_max = self.outputs_max(tid, nr, args);
         let birth = self.unborn.take().map(|(context, xstate)| Birth { context: *context, xstate, left: Vec::new() });
         let birth = birth.filter(|_| nr == libc::SYS_clone as u64 && is_process(args[0])).map(Box::new);
-        let flight = Flight { seq, nr, args, outputs_max, begun: false, disturbed: false, done_before, birth };
+        let flight = Flight {
+            seq,
+            nr,
+            args,
+            outputs_max,
+            begun: false,
+            since: Instant::now(),
+            disturbed: false,
+            done_before,
+            birth,
+        };
         self.threads[tid].flight = Some(flight);
         self.begin(tid)
     }
@@ -215,6 +226,8 @@ impl Deputy {
         let Some(mut flight) = self.threads[tid].flight.take() else { return Ok(()) };
         if flight.disturbed && ret == -i64::from(libc::EINTR) && pando_calls::gives_eintr_by_itself(flight.nr) {
             flight.disturbed = false;
+            restart::shorten(flight.nr, &mut flight.args, flight.since.elapsed());
+            flight.since = Instant::now();
             self.threads[tid].flight = Some(flight);
             return self.begin(tid);
         }

@@ -92,6 +92,8 @@ pub(crate) struct Flight {
     pub outputs_max: Vec<pando_calls::Range>,
     /// Has the thread begun it?
     pub begun: bool,
+    /// When it came.
+    pub since: Instant,
     /// A signal that the program ignores came meanwhile: EINTR would be our doing.
     pub disturbed: bool,
     /// Bytes that an interrupted first part had already transferred.

@@ -231,6 +231,16 @@ impl Deputy {
         Ok(self.threads.len() == 0)
     }
 
+    /// The call that is made again natively has waited here for some time already.
+    pub(super) fn shorten_wait(&mut self, tid: i32, elapsed: Duration) {
+        let Some(context) = &mut self.threads[tid].context else { return };
+        let Some(mut r) = ptrace::from_words(&context.registers) else { return };
+        let mut args = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
+        restart::shorten(r.orig_rax, &mut args, elapsed);
+        r.r10 = args[3];
+        context.registers = ptrace::to_words(&r);
+    }
+
     /// Will a handler run as soon as the thread goes on?
     fn is_signalled(&self, tid: i32) -> bool {
         let Some(context) = &self.threads[tid].context else { return false };
@@ -244,8 +254,17 @@ impl Deputy {
         args[1] += done;
         args[2] -= done;
         let outputs_max = self.outputs_max(tid, nr, args);
-        let flight =
-            Flight { seq: 0, nr, args, outputs_max, begun: false, disturbed: false, done_before: done, birth: None };
+        let flight = Flight {
+            seq: 0,
+            nr,
+            args,
+            outputs_max,
+            begun: false,
+            since: Instant::now(),
+            disturbed: false,
+            done_before: done,
+            birth: None,
+        };
         self.threads[tid].flight = Some(flight);
         self.threads[tid].halt();
         self.begin(tid)

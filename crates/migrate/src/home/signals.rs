@@ -77,7 +77,7 @@ impl Deputy {
         if regs.rip != self.hole + inject::SINGLE_RETURN {
             return self.call_interrupted(tid, restart::NOINTR);
         }
-        let (nr, mut args, done) = (flight.nr, flight.args, flight.done_before);
+        let (nr, mut args, done, elapsed) = (flight.nr, flight.args, flight.done_before, flight.since.elapsed());
         let quiet = self.threads[tid].context.as_ref().is_none_or(|c| c.undelivered.is_empty());
         regs.orig_rax = nr;
         restart::make_good(&self.memory, &mut regs);
@@ -94,7 +94,11 @@ impl Deputy {
                 return self.call_interrupted(tid, restart::NOINTR);
             }
         }
-        if restart::CODES.contains(&result) { self.call_interrupted(tid, result) } else { self.call_done(tid, result) }
+        if !restart::CODES.contains(&result) {
+            return self.call_done(tid, result);
+        }
+        self.shorten_wait(tid, elapsed);
+        self.call_interrupted(tid, result)
     }
 
     /// The way home needs the thread halted.

@@ -51,7 +51,11 @@ fn freezes(figures: &Figures, lines: &mut Vec<Line>) {
     for c in &figures.criu {
         let name = format!("criu, {} MB", c.megabytes);
         let figure = format!("dump and restore {:.0} ms, lazy {:.0} ms", c.dump_restore_ms, c.lazy_ms);
-        let ours = figures.freeze.iter().find(|f| f.megabytes == c.megabytes && f.threads == 1).map(|f| f.away_median_us as f64 / 1000.0);
+        let ours = figures
+            .freeze
+            .iter()
+            .find(|f| f.megabytes == c.megabytes && f.threads == 1)
+            .map(|f| f.away_median_us as f64 / 1000.0);
         let ratio = ours.map(|ours| c.lazy_ms / ours.max(0.001));
         let beside = ratio.map_or(String::new(), |r| format!("{r:.1} times ours; aim: 10"));
         lines.push((name, figure, beside, ratio.map(|r| r >= 10.0)));
