@@ -194,7 +194,7 @@ fn calls_by_their_command() {
     assert!(!home(n::SYS_timer_create, &[1]));
     assert!(home(n::SYS_clock_nanosleep, &[2]));
     assert!(home(n::SYS_personality, &[0x4_0000]));
-    for nr in [n::SYS_fork, n::SYS_vfork, n::SYS_execve, n::SYS_shmat, n::SYS_io_uring_enter, n::SYS_ptrace, 4000] {
+    for nr in [n::SYS_execve, n::SYS_shmat, n::SYS_io_uring_enter, n::SYS_ptrace, 4000] {
         assert!(home(nr, &[]), "{nr}");
     }
     assert_eq!(class(57, &[0; 6]), Class::Birth);
@@ -214,7 +214,7 @@ fn classes() {
     for operation in [2, 11, 12, 99] {
         assert!(matches!(of(n::SYS_futex, &[BASE, operation]), Class::Home(_)), "{operation}");
     }
-    for nr in [n::SYS_clone, n::SYS_clone3] {
+    for nr in [n::SYS_clone, n::SYS_clone3, n::SYS_fork, n::SYS_vfork] {
         assert_eq!(of(nr, &[]), Class::Birth);
     }
     assert_eq!(of(n::SYS_clock_gettime, &[1]), Class::Native);

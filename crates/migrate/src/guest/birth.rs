@@ -4,6 +4,7 @@ use super::thread::{GuestThread, is_thread_id};
 use super::{Guest, GuestError, Held, Result, Stillborn, at};
 use crate::layout::TABLE;
 use crate::message::{Context, Up};
+use crate::restart;
 use pando_calls::Memory;
 use pando_kernel::inject::{self, call};
 use pando_kernel::procfs;
@@ -133,7 +134,9 @@ impl Guest {
 
     /// Has the stopped thread `tid` make one with this id. The inner error is the kernel's.
     fn make_thread(&mut self, tid: i32, base: &Registers, born: i32) -> Result<std::result::Result<Tracee, i64>> {
-        at("choose a thread id", self.body.next_tid(born))?;
+        if self.body.next_tid(born).is_err() {
+            return Ok(Err(-i64::from(libc::EAGAIN)));
+        }
         let parent = self.threads[tid].tracee;
         let made = inject::clone_thread(parent, &self.memory, base, self.hole, self.hole + TABLE)?;
         if let Ok(child) = made
@@ -209,7 +212,19 @@ impl Guest {
             return Ok(());
         }
         thread.stopped = false;
-        at("continue", thread.tracee.cont(0))
+        let tracee = thread.tracee;
+        self.without_restart_block(tracee)?;
+        at("continue", tracee.cont(0))
+    }
+
+    /// A futex wait with a time limit that a stop of ours has broken off would go on by restart_syscall(2), which is home's to answer.
+    fn without_restart_block(&self, tracee: Tracee) -> Result<()> {
+        let mut regs = at("registers", tracee.registers())?;
+        if regs.orig_rax != libc::SYS_futex as u64 || regs.rax as i64 != restart::BLOCK {
+            return Ok(());
+        }
+        restart::make_good(&self.memory, &mut regs);
+        at("registers", tracee.set_registers(&regs))
     }
 
     /// Runs calls in a stopped thread.

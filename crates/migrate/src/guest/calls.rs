@@ -91,6 +91,10 @@ impl Guest {
 
     /// While written pages are sent home from a program with several threads, the map must come to rest again and again.
     fn must_wait(&self, held: &Held) -> bool {
+        // At home there is one thread more than here, until that has ended.
+        if held.nr == libc::SYS_exit as u64 && !self.stillborn.is_empty() {
+            return true;
+        }
         matches!(self.leaving, Leaving::Presync { .. })
             && self.threads.len() > 1
             && matches!(pando_calls::class(held.nr, &held.args), Class::Memory | Class::Birth)
@@ -195,7 +199,7 @@ impl Guest {
 
     /// Tries to plan held calls again after pages have come.
     pub(super) fn retry_planning(&mut self) -> Result<()> {
-        if !self.pulls.is_empty() {
+        if !self.pulls.is_empty() || self.fork.is_some() || self.leaving.freezing() {
             return Ok(());
         }
         for tid in self.threads.which(|t| matches!(t.call, Some(Held { stage: Stage::Pulling, .. }))) {
@@ -368,7 +372,7 @@ impl Guest {
         let seq = *seq;
         if let Some(stillborn) = self.stillborn.remove(&seq) {
             // A signal kept it from ending: once more.
-            return if matches!(down, Down::Interrupted { .. }) { self.bury(stillborn) } else { Ok(()) };
+            return if matches!(down, Down::Interrupted { .. }) { self.bury(stillborn) } else { self.take_put_off() };
         }
         let sent = |t: &super::thread::GuestThread| t.call.is_some_and(|c| c.stage == Stage::Sent(seq));
         let Some(&tid) = self.threads.which(sent).first() else {

@@ -98,6 +98,7 @@ impl Guest {
         for tid in self.threads.which(|t| t.stopped) {
             self.go_on(tid)?;
         }
-        self.take_put_off()
+        self.take_put_off()?;
+        self.retry_planning()
     }
 }

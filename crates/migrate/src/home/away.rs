@@ -5,7 +5,7 @@ use super::thread::State;
 use super::{Deputy, End, HomeError, Result, Wish, at, offer, target};
 use crate::channel::ChannelError;
 use crate::control::{Command, Destination};
-use crate::message::{Down, Up, said, signals_in};
+use crate::message::{Down, MAX_XSTATE, Up, said, signals_in};
 use pando_kernel::{poll, procfs, ptrace};
 use std::os::fd::AsRawFd;
 use std::sync::mpsc::{TryRecvError, channel};
@@ -40,7 +40,13 @@ impl Deputy {
     /// One round: events that are there, then work in the background, then sleep.
     fn turn(&mut self) -> Result<Option<End>> {
         for _ in 0..STOPS {
-            let Some((tid, stop)) = at("wait", ptrace::wait_any(false))? else { break };
+            let Some((tid, stop)) = (match ptrace::wait_any(false) {
+                // All go on by themselves, and the last ones have left by exec.
+                Err(e) if e.raw_os_error() == Some(libc::ECHILD) && self.released => return Ok(Some(End::Home)),
+                other => at("wait", other)?,
+            }) else {
+                break;
+            };
             // A thread that has just been let go may still have something to say.
             if self.threads.has(tid) {
                 self.on_stop(tid, stop)?;
@@ -51,6 +57,7 @@ impl Deputy {
                 self.newborn.insert(tid);
             }
         }
+        self.begin_waiting()?;
         if self.finished_returning()? {
             return Ok(Some(End::Home));
         }
@@ -61,6 +68,7 @@ impl Deputy {
             let Some((up, body)) = next else { break };
             self.on_up(up, body)?;
         }
+        self.begin_waiting()?;
         if self.finished_returning()? {
             return Ok(Some(End::Home));
         }
@@ -144,6 +152,10 @@ impl Deputy {
                 self.on_call(Wanted { tid, seq, nr, args, resumes }, &inputs, &body, signals)
             }
             Up::Child(context) => {
+                let whole = body.len() == context.xstate as usize && body.len() <= MAX_XSTATE;
+                if !whole || context.registers.len() != ptrace::REGISTER_WORDS || context.altstack.len() != 24 {
+                    return Err(self.broken("a child that makes no sense"));
+                }
                 self.unborn = Some((context, body));
                 Ok(())
             }

@@ -78,7 +78,10 @@ impl Deputy {
             return self.tell(&Down::Reply { seq, ret: error, outputs: Vec::new() }, &[]);
         }
         let outputs_max = self.outputs_max(tid, nr, args);
-        let birth = self.unborn.take().map(|(context, xstate)| Birth { context: *context, xstate, left: Vec::new() });
+        let birth = self.unborn.take().map(|(context, xstate)| {
+            let mask = context.mask;
+            Birth { context: *context, xstate, left: Vec::new(), claimed: Vec::new(), mask }
+        });
         let birth = birth.filter(|_| nr == libc::SYS_clone as u64 && is_process(args[0])).map(Box::new);
         let flight = Flight {
             seq,
@@ -143,12 +146,16 @@ impl Deputy {
                     self.changing_map = Some(tid);
                 }
                 flight.begun = true;
+                if let Some(birth) = &mut flight.birth {
+                    birth.mask = at("mask", thread.tracee.signal_mask())?;
+                    at("mask", thread.tracee.set_signal_mask(inject::QUIET))?;
+                }
                 let wanted = match wanted.nr == libc::SYS_clone as u64 {
                     true if flight.birth.is_none() => return self.bear(tid),
                     true => Self::fork_call(wanted.args[0]),
                     false => wanted,
                 };
-                if thread.starved >= STARVED {
+                if thread.starved >= STARVED && flight.birth.is_none() {
                     self.enter_under_fire(tid, &wanted)?;
                 } else {
                     self.run_in_deputy(tid, &wanted)?;
@@ -236,6 +243,7 @@ impl Deputy {
         }
         let mut outputs = self.outputs(tid, &flight, ret);
         if let Some(birth) = flight.birth.take() {
+            at("mask", self.threads[tid].tracee.set_signal_mask(birth.mask))?;
             outputs = birth.left;
             outputs.extend((ret > 0).then(|| self.announce(&flight, ret as i32)).into_iter().flatten());
         }
@@ -251,21 +259,26 @@ impl Deputy {
         self.reply(tid, &flight, ret, outputs)
     }
 
-    /// If it was the thread `tid` that changed the map, the next one may.
+    /// If it was the thread `tid` that changed the map, the next one may (`begin_waiting`).
     fn map_has_changed(&mut self, tid: i32) -> Result<()> {
         if self.changing_map != Some(tid) {
             return Ok(());
         }
         self.changing_map = None;
+        Ok(())
+    }
+
+    /// Memory calls that waited for another one.
+    pub(super) fn begin_waiting(&mut self) -> Result<()> {
         let waits = |t: &&super::thread::DeputyThread| {
             let memory = |f: &Flight| !f.begun && matches!(pando_calls::class(f.nr, &f.args), Class::Memory);
-            t.state == State::Halted && t.tracee.tid != tid && t.flight.as_ref().is_some_and(memory)
+            t.state == State::Halted && t.flight.as_ref().is_some_and(memory)
         };
-        let next = self.threads.iter().find(waits).map(|t| t.tracee.tid);
-        match next {
-            Some(next) => self.begin(next),
-            None => Ok(()),
+        while self.changing_map.is_none() {
+            let Some(next) = self.threads.iter().find(waits).map(|t| t.tracee.tid) else { break };
+            self.begin(next)?;
         }
+        Ok(())
     }
 
     /// What a call may write. Asked before it is made: the kernel may write a length that is larger than the buffer.

@@ -6,10 +6,11 @@ use super::birth::CLEAR_HANDLERS;
 use super::{Deputy, HomeError, Result, at};
 use crate::layout::{HOLE_BYTES, SCRATCH, TABLE};
 use crate::message::Context;
-use pando_kernel::inject::{self, Call, call};
+use pando_kernel::inject::{self, Call, InjectError, call};
 use pando_kernel::memory::ProcessMemory;
+use pando_kernel::pagemap::{self, Pagemap};
 use pando_kernel::ptrace::{self, Stop, Tracee};
-use pando_kernel::{PAGE, pagemap, procfs};
+use pando_kernel::{PAGE, procfs};
 
 /// SIGTRAP at the entry into or the exit from a system call (PTRACE_O_TRACESYSGOOD).
 const AT_CALL: i32 = libc::SIGTRAP | 0x80;
@@ -22,6 +23,10 @@ pub(crate) struct Birth {
     pub xstate: Vec<u8>,
     /// What it wrote to memory that was its parent's before it ended (vfork).
     pub left: Vec<(u64, Vec<u8>)>,
+    /// Memory that calls of other threads may write meanwhile.
+    pub claimed: Vec<(u64, u64)>,
+    /// Signals that the thread blocks; all are blocked while it makes the child, or under fire it never would.
+    pub mask: u64,
 }
 
 impl Deputy {
@@ -36,27 +41,37 @@ impl Deputy {
     pub(super) fn child_born(&mut self, tid: i32) -> Result<()> {
         let parent = self.threads[tid].tracee;
         let child = Tracee { tid: at("the child's id", parent.event_message())? as i32 };
-        while !self.newborn.remove(&child.tid) {
-            match at("wait for the child", child.wait(true))? {
-                Some(Stop::Event(_)) => break,
-                // It was killed before it began; its parent hears of it.
-                Some(Stop::Gone(_)) => return at("continue", parent.cont(0)),
-                _ => at("continue", child.cont(0))?,
-            }
-        }
-        let flight = self.threads[tid].flight.as_ref();
-        let Some((args, birth)) = flight.and_then(|f| Some((f.args, f.birth.as_ref()?.clone()))) else {
+        // Those, too, that have come but not begun.
+        let flights = self.threads.iter().filter_map(|t| t.flight.as_ref());
+        let claimed = flights.flat_map(|f| f.outputs_max.iter().map(|r| (r.addr, r.end()))).collect();
+        let flight = self.threads[tid].flight.as_mut();
+        let found = flight.and_then(|f| {
+            let birth = f.birth.as_mut()?;
+            birth.claimed = claimed;
+            Some((f.args, birth.clone()))
+        });
+        let Some((args, birth)) = found else {
+            self.newborn.insert(child.tid);
             return Err(self.broken("a child of nobody"));
         };
-        self.bring_up(child, args, &birth)?;
-        if args[0] & libc::CLONE_VFORK as u64 != 0 {
+        // Until it goes its own way it goes with this helper.
+        let raised = at_rest(child, self.newborn.replace(child.tid).is_some()).and_then(|()| {
+            self.bring_up(child, args, &birth)?;
+            if args[0] & libc::CLONE_VFORK as u64 == 0 {
+                return at("let the child go", child.detach(0));
+            }
             let events = libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_TRACEEXIT | libc::PTRACE_O_TRACESYSGOOD;
             at("watch the child", child.set_options(events))?;
-            at("let the child run", child.to_system_call(0))?;
             self.borrowers.insert(child.tid, tid);
-        } else {
-            at("let the child go", child.detach(0))?;
+            at("let the child run", child.to_system_call(0))
+        });
+        match raised {
+            // It was killed before it began; its parent hears of it as of any child.
+            Err(e) if has_gone(&e) => drop(self.borrowers.remove(&child.tid)),
+            other => other?,
         }
+        self.newborn.remove(&child.tid);
+        at("mask", parent.set_signal_mask(birth.mask))?;
         at("continue", parent.cont(0))
     }
 
@@ -86,7 +101,8 @@ impl Deputy {
         memory.write(scratch + 64, &[0; 32]);
         let mut calls = vec![call(libc::SYS_sigaltstack, &[scratch, 0])];
         let (rseq, size, signature) = context.rseq;
-        if rseq != 0 {
+        // As in the kernel: not for one that shares its parent's memory.
+        if rseq != 0 && flags & libc::CLONE_VM as u64 == 0 {
             calls.push(call(libc::SYS_rseq, &[rseq, u64::from(size), 0, u64::from(signature)]));
         }
         if flags & libc::CLONE_CHILD_CLEARTID as u64 != 0 {
@@ -101,9 +117,13 @@ impl Deputy {
         if flags & libc::CLONE_CHILD_SETTID as u64 != 0 {
             memory.write(child_tid, &child.tid.to_le_bytes());
         }
-        child.set_xstate(&birth.xstate).map_err(|e| self.unusable("extended state", e))?;
+        let unusable = |what: &'static str, e: std::io::Error| match e.raw_os_error() {
+            Some(libc::ESRCH) => HomeError::Kernel(what, e),
+            _ => self.unusable(what, e),
+        };
+        child.set_xstate(&birth.xstate).map_err(|e| unusable("extended state", e))?;
         at("mask", child.set_signal_mask(context.mask))?;
-        child.set_registers(&registers).map_err(|e| self.unusable("registers", e))
+        child.set_registers(&registers).map_err(|e| unusable("registers", e))
     }
 
     /// A child that its parent waits for: until it has memory of its own.
@@ -145,19 +165,10 @@ impl Deputy {
     /// A child that had borrowed its parent's memory ends or gets its own: what it wrote there stays (posix_spawn(3) says so why it failed).
     fn left_behind(&mut self, child: i32) -> Result<()> {
         let Some(&parent) = self.borrowers.get(&child).filter(|p| self.threads.has(**p)) else { return Ok(()) };
-        let Ok(memory) = ProcessMemory::open(child) else { return Ok(()) };
-        let mut left = Vec::new();
-        for m in at("the child's map", procfs::maps(child))? {
-            if m.shared || m.prot & procfs::WRITE == 0 || pando_kernel::vdso::is_special(&m) {
-                continue;
-            }
-            for page in at("the child's pages", pagemap::pages_of_its_own(child, m.start, m.end))? {
-                let (mut new, mut old) = ([0; PAGE as usize], [0; PAGE as usize]);
-                if memory.read_all(page, &mut new) && self.memory.read_all(page, &mut old) {
-                    left.extend(differences(page, &old, &new));
-                }
-            }
-        }
+        let birth = self.threads[parent].flight.as_ref().and_then(|f| f.birth.as_ref());
+        let claimed = birth.map_or_else(Vec::new, |b| b.claimed.clone());
+        // One that has been killed leaves nothing more.
+        let left = self.written_by(child, &claimed).unwrap_or_default();
         for (addr, bytes) in &left {
             self.memory.write(*addr, bytes);
         }
@@ -169,6 +180,38 @@ impl Deputy {
         Ok(())
     }
 
+    /// Where the memory of a child differs from its parent's, and no call of another thread may be why.
+    fn written_by(&self, child: i32, claimed: &[(u64, u64)]) -> std::io::Result<Vec<(u64, Vec<u8>)>> {
+        let (memory, pagemap) = (ProcessMemory::open(child)?, Pagemap::open(child)?);
+        let mut left = Vec::new();
+        for m in procfs::maps(child)? {
+            if m.shared || m.prot & procfs::WRITE == 0 || pando_kernel::vdso::is_special(&m) {
+                continue;
+            }
+            for (start, end) in pagemap.present(m.start, m.end)? {
+                for page in pagemap::pages_of_its_own(child, start, end)? {
+                    let (mut new, mut old) = ([0; PAGE as usize], [0; PAGE as usize]);
+                    if !memory.read_all(page, &mut new) || !self.memory.read_all(page, &mut old) {
+                        continue;
+                    }
+                    for &(from, to) in claimed.iter().filter(|c| c.0 < page + PAGE && c.1 > page) {
+                        let (from, to) = ((from.max(page) - page) as usize, (to.min(page + PAGE) - page) as usize);
+                        new[from..to].copy_from_slice(&old[from..to]);
+                    }
+                    left.extend(differences(page, &old, &new));
+                }
+            }
+        }
+        Ok(left)
+    }
+
+    /// Ends children that have not begun.
+    pub(super) fn end_newborn(&self) {
+        for &child in &self.newborn {
+            let _ = pando_kernel::signal::kill(child, libc::SIGKILL);
+        }
+    }
+
     /// Lets children go that are still watched.
     pub(super) fn let_borrowers_go(&self) {
         for &child in self.borrowers.keys() {
@@ -177,6 +220,31 @@ impl Deputy {
                 let _ = tracee.detach(0);
             }
         }
+    }
+}
+
+/// Waits until the child stands still, unless that has been seen.
+fn at_rest(child: Tracee, seen: bool) -> Result<()> {
+    if seen {
+        return Ok(());
+    }
+    loop {
+        match at("wait for the child", child.wait(true))? {
+            Some(Stop::Event(_)) => return Ok(()),
+            Some(Stop::Gone(status)) => return Err(HomeError::Inject(InjectError::Gone(status))),
+            _ => at("continue", child.cont(0))?,
+        }
+    }
+}
+
+/// Did this fail because the child is dead?
+fn has_gone(e: &HomeError) -> bool {
+    let dead =
+        |e: &std::io::Error| [Some(libc::ESRCH), Some(libc::ECHILD), Some(libc::ENOENT)].contains(&e.raw_os_error());
+    match e {
+        HomeError::Inject(InjectError::Gone(_)) => true,
+        HomeError::Inject(InjectError::Trace(e)) | HomeError::Kernel(_, e) => dead(e),
+        _ => false,
     }
 }
 

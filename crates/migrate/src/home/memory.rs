@@ -42,13 +42,16 @@ pub(crate) struct Kept {
 
 /// Puts what falls into `data`, which lies at `at`, over it.
 fn lay_over(at: u64, data: &mut [u8], parts: &[(u64, Vec<u8>)]) {
-    let end = at + data.len() as u64;
     for (start, bytes) in parts {
-        let (from, to) = (at.max(*start), end.min(start + bytes.len() as u64));
-        if from < to {
-            let bytes = &bytes[(from - start) as usize..(to - start) as usize];
-            data[(from - at) as usize..(to - at) as usize].copy_from_slice(bytes);
-        }
+        lay_over_one(at, data, *start, bytes);
+    }
+}
+
+fn lay_over_one(at: u64, data: &mut [u8], start: u64, bytes: &[u8]) {
+    let (from, to) = (at.max(start), (at + data.len() as u64).min(start + bytes.len() as u64));
+    if from < to {
+        let bytes = &bytes[(from - start) as usize..(to - start) as usize];
+        data[(from - at) as usize..(to - at) as usize].copy_from_slice(bytes);
     }
 }
 
@@ -99,7 +102,7 @@ impl Deputy {
             data[from..from + PAGE as usize].copy_from_slice(bytes);
         }
         for kept in &self.kept {
-            lay_over(addr, &mut data[..got], std::slice::from_ref(&(kept.at, kept.bytes.clone())));
+            lay_over_one(addr, &mut data[..got], kept.at, &kept.bytes);
         }
         got
     }
@@ -219,7 +222,7 @@ impl Deputy {
             });
             at = to;
         }
-        if self.kept.iter().map(|k| k.bytes.len()).sum::<usize>() > MAX_KEPT {
+        if self.kept.len() > MAX_HELD || self.kept.iter().map(|k| k.bytes.len()).sum::<usize>() > MAX_KEPT {
             return Err(self.broken(&format!("more than {MAX_KEPT} bytes that must wait for a call")));
         }
         self.put_back(at, &data[(at - start) as usize..])

@@ -330,6 +330,7 @@ impl Deputy {
 
     /// Ends the process and collects all of its threads.
     fn end_process(&self) {
+        self.end_newborn();
         self.let_borrowers_go();
         let _ = pando_kernel::signal::kill(self.pid, libc::SIGKILL);
         while !matches!(ptrace::wait_any(true), Err(_) | Ok(None)) {}
