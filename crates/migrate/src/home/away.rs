@@ -52,6 +52,7 @@ impl Deputy {
                 self.on_stop(tid, stop)?;
             } else if self.borrowers.contains_key(&tid) {
                 self.on_borrower(tid, stop)?;
+                self.follow(tid)?;
             } else if matches!(stop, ptrace::Stop::Event(_)) {
                 // A child that stands still before its parent's stop has been seen.
                 self.newborn.insert(tid);

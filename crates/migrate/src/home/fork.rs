@@ -11,9 +11,14 @@ use pando_kernel::memory::ProcessMemory;
 use pando_kernel::pagemap::{self, Pagemap};
 use pando_kernel::ptrace::{self, Stop, Tracee};
 use pando_kernel::{PAGE, procfs};
+use std::time::{Duration, Instant};
 
 /// SIGTRAP at the entry into or the exit from a system call (PTRACE_O_TRACESYSGOOD).
 const AT_CALL: i32 = libc::SIGTRAP | 0x80;
+
+/// How long a child is followed at a time, and how soon its next stop is expected.
+const FOLLOWED: Duration = Duration::from_millis(20);
+const NEXT_STOP: Duration = Duration::from_micros(300);
 
 /// A child that is being made.
 #[derive(Clone, Debug)]
@@ -72,7 +77,20 @@ impl Deputy {
         }
         self.newborn.remove(&child.tid);
         at("mask", parent.set_signal_mask(birth.mask))?;
-        at("continue", parent.cont(0))
+        at("continue", parent.cont(0))?;
+        self.follow(child.tid)
+    }
+
+    /// A child makes dozens of calls before its exec, and stops at each: its next stop is looked for before anything else, for a while.
+    pub(super) fn follow(&mut self, child: i32) -> Result<()> {
+        let begun = Instant::now();
+        while self.borrowers.contains_key(&child) && begun.elapsed() < FOLLOWED {
+            match at("wait for the child", Tracee { tid: child }.wait_within(NEXT_STOP))? {
+                Some(stop) => self.on_borrower(child, stop)?,
+                None => break,
+            }
+        }
+        Ok(())
     }
 
     /// Makes of the copy of a deputy what the copy of the program would be.
