@@ -16,6 +16,7 @@ mod link;
 pub mod message;
 mod restart;
 mod seal;
+mod thread_state;
 
 /// Runs `pando __deputy`: reads a [`control::DeputyOrder`] from standard input, moves the process, stays
 /// with it until it is home or ended. Returns the exit code.

@@ -447,15 +447,7 @@ impl Guest {
     pub(super) fn restore_thread_state(&mut self, base: &Registers, tid: i32, context: &Context) -> Result<()> {
         let scratch = self.hole + SCRATCH;
         self.memory.write(scratch, &context.altstack);
-        let mut calls = vec![call(libc::SYS_sigaltstack, &[scratch, 0])];
-        let (rseq, size, signature) = context.rseq;
-        if rseq != 0 {
-            calls.push(call(libc::SYS_rseq, &[rseq, u64::from(size), 0, u64::from(signature)]));
-        }
-        if context.robust.0 != 0 {
-            calls.push(call(libc::SYS_set_robust_list, &[context.robust.0, context.robust.1]));
-        }
-        calls.push(call(libc::SYS_set_tid_address, &[context.tid_address]));
+        let calls = crate::thread_state::calls(context, scratch);
         let results = self.inject_in(self.threads[tid].tracee, base, &calls)?;
         self.none_failed(&calls, &results)
     }

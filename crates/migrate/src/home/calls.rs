@@ -16,6 +16,9 @@ use std::time::Instant;
 
 /// So many calls in a row that a signal did not let begin are too many.
 pub(super) const STARVED: u32 = 4;
+/// Most output bytes that travel in the reply itself.
+const INLINE: u64 = 128 * 1024;
+
 /// A call as the guest asks for it.
 pub(super) struct Wanted {
     pub tid: i32,
@@ -24,9 +27,6 @@ pub(super) struct Wanted {
     pub args: [u64; 6],
     pub resumes: bool,
 }
-
-/// Most output bytes that travel in the reply itself.
-const INLINE: u64 = 128 * 1024;
 
 impl Deputy {
     /// A call from the guest.

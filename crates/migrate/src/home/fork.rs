@@ -6,6 +6,7 @@ use super::birth::CLEAR_HANDLERS;
 use super::{Deputy, HomeError, Result, at};
 use crate::layout::{HOLE_BYTES, SCRATCH, TABLE};
 use crate::message::Context;
+use crate::thread_state;
 use pando_kernel::inject::{self, Call, InjectError, call};
 use pando_kernel::memory::ProcessMemory;
 use pando_kernel::pagemap::{self, Pagemap};
@@ -19,6 +20,8 @@ const AT_CALL: i32 = libc::SIGTRAP | 0x80;
 /// How long a child is followed at a time, and how soon its next stop is expected.
 const FOLLOWED: Duration = Duration::from_millis(20);
 const NEXT_STOP: Duration = Duration::from_micros(300);
+/// The longest wait for a child that is to be let go; the end of this helper lets go of it, too.
+const LET_GO: Duration = Duration::from_secs(1);
 
 /// A child that is being made.
 #[derive(Clone, Debug)]
@@ -117,15 +120,16 @@ impl Deputy {
         let scratch = self.hole + SCRATCH;
         memory.write(scratch, &context.altstack);
         memory.write(scratch + 64, &[0; 32]);
-        let mut calls = vec![call(libc::SYS_sigaltstack, &[scratch, 0])];
-        let (rseq, size, signature) = context.rseq;
-        // As in the kernel: not for one that shares its parent's memory.
-        if rseq != 0 && flags & libc::CLONE_VM as u64 == 0 {
-            calls.push(call(libc::SYS_rseq, &[rseq, u64::from(size), 0, u64::from(signature)]));
-        }
-        if flags & libc::CLONE_CHILD_CLEARTID as u64 != 0 {
-            calls.push(call(libc::SYS_set_tid_address, &[child_tid]));
-        }
+        let clears = flags & libc::CLONE_CHILD_CLEARTID as u64 != 0;
+        let shares = flags & libc::CLONE_VM as u64 != 0;
+        // As in the kernel: a child has no robust list, and one that shares its parent's memory no rseq.
+        let keeps = Context {
+            robust: (0, 0),
+            rseq: if shares { (0, 0, 0) } else { context.rseq },
+            tid_address: if clears { child_tid } else { 0 },
+            ..context.clone()
+        };
+        let mut calls = thread_state::calls(&keeps, scratch);
         if flags & CLEAR_HANDLERS != 0 {
             let defaults = self.handlers.keys().map(|&s| call(libc::SYS_rt_sigaction, &[s as u64, scratch + 64, 0, 8]));
             calls.extend(defaults);
@@ -234,7 +238,8 @@ impl Deputy {
     pub(super) fn let_borrowers_go(&self) {
         for &child in self.borrowers.keys() {
             let tracee = Tracee { tid: child };
-            if tracee.interrupt().is_ok() && tracee.wait(true).is_ok() {
+            // One that stands still already, with its stop seen, has no other to wait for.
+            if tracee.detach(0).is_err() && tracee.interrupt().is_ok() && tracee.wait_within(LET_GO).is_ok() {
                 let _ = tracee.detach(0);
             }
         }

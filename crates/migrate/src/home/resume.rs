@@ -6,7 +6,7 @@ use super::{Deputy, Flight, HomeError, Result, at};
 use crate::control::{Destination, MoveRecord};
 use crate::layout::{HOLE_BYTES, SCRATCH};
 use crate::message::{Context, CpuTimers, Down, MAX_UNDELIVERED, MAX_XSTATE};
-use crate::restart;
+use crate::{restart, thread_state};
 use pando_kernel::inject::{self, Call, call};
 use pando_kernel::ptrace::{self, Registers};
 use pando_kernel::signal::{self, SigInfo};
@@ -368,18 +368,7 @@ impl Deputy {
         let scratch = self.hole + SCRATCH;
         at("mask", self.threads[tid].tracee.set_signal_mask(inject::QUIET))?;
         self.memory.write(scratch, &context.altstack);
-        let mut calls = vec![call(libc::SYS_sigaltstack, &[scratch, 0])];
-        let (rseq, size, signature) = context.rseq;
-        if rseq != 0 {
-            calls.push(call(libc::SYS_rseq, &[rseq, u64::from(size), 0, u64::from(signature)]));
-        }
-        if context.robust.0 != 0 {
-            calls.push(call(libc::SYS_set_robust_list, &[context.robust.0, context.robust.1]));
-        }
-        if context.tid_address != 0 {
-            calls.push(call(libc::SYS_set_tid_address, &[context.tid_address]));
-        }
-        self.inject(tid, &calls)?;
+        self.inject(tid, &thread_state::calls(context, scratch))?;
         self.requeue(tid, &context.undelivered)
     }
 
