@@ -249,9 +249,6 @@ impl Deputy {
         }
         self.settle_kept(tid, &outputs);
         self.note_effects(&flight, ret);
-        if flight.nr != libc::SYS_restart_syscall as u64 {
-            self.threads[tid].restart = None;
-        }
         if self.returning {
             self.call_ended_at_home(tid, Some(ret), None);
             return Ok(());

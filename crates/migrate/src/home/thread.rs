@@ -33,7 +33,8 @@ pub(crate) struct DeputyThread {
     pub starved: u32,
     /// The last answer, should it cross with the guest's leaving: number, result, outputs.
     pub last_reply: Option<Answered>,
-    /// The call that `restart_syscall` continues.
+    /// The call that `restart_syscall` continues. Other calls do not end that: a handler may make some before it goes on (the
+    /// rt_sigprocmask of its end, at least), and only the next call of this kind takes its place in the kernel.
     pub restart: Option<(u64, [u64; 6])>,
     /// A transfer that a freeze cut short: number, arguments, bytes done.
     pub cut_short: Option<(u64, [u64; 6], u64)>,
