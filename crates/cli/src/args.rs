@@ -39,6 +39,9 @@ pub enum Verb {
     Run(RunOptions),
     /// Move a running process to a node, `home`, or to the `best` node.
     Move {
+        /// With all that it has started: those that are away go now, the others when they have computed for a while.
+        #[arg(short, long)]
+        family: bool,
         /// The process.
         pid: u32,
         /// A node's name, `home` or `best`.
@@ -164,6 +167,9 @@ pub struct RunOptions {
     /// Where: a node's name or `best`. If nothing is said it starts here and may be moved.
     #[arg(long, value_name = "NODE")]
     pub node: Option<String>,
+    /// The same as `--node best`; what it starts goes to the best nodes, too.
+    #[arg(short, long, conflicts_with = "node")]
+    pub best: bool,
     /// Don't wait: print its pid. Its input is empty; output goes on to a file or terminal, not to a pipe.
     #[arg(short, long)]
     pub detach: bool,

@@ -41,7 +41,7 @@ fn act(args: Args) -> i32 {
         Verb::Join(options) => cluster::join(options),
         Verb::Nodes { json } => show::nodes(&client(), json),
         Verb::Run(options) => return run::run(&client(), options),
-        Verb::Move { pid, dest } => show::mv(&client(), pid, dest),
+        Verb::Move { pid, dest, family } => show::mv(&client(), pid, dest, family),
         Verb::Ps { json } => show::ps(&client(), json),
         Verb::Explain { pid, json } => show::explain(&client(), pid, json),
         Verb::Events { follow, json } => show::events(&client(), follow, json),

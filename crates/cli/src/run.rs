@@ -26,7 +26,8 @@ const LAST_WORDS: Duration = Duration::from_millis(300);
 const STEP: Duration = Duration::from_millis(2);
 
 /// Runs it; gives our exit status.
-pub fn run(client: &Client, options: RunOptions) -> i32 {
+pub fn run(client: &Client, mut options: RunOptions) -> i32 {
+    options.node = options.node.or(options.best.then(|| "best".into()));
     let daemon: Result<Info, ClientError> = client.get("/v1/info");
     if let (Err(e), Some(node)) = (&daemon, &options.node) {
         eprintln!("pando: it runs here and not at {node}: {e}");
@@ -140,7 +141,7 @@ fn settle(client: &Client, pid: u32, node: Option<&str>) -> Result<(), String> {
     while start.elapsed() < FIRST_MOMENTS && !ended(pid) && !has_begun(pid) {
         std::thread::sleep(STEP);
     }
-    let request = MoveRequest { pid, dest: node.to_owned(), reason: Some("run".into()) };
+    let request = MoveRequest { pid, dest: node.to_owned(), reason: Some("run".into()), family: true };
     match client.post::<_, MoveAnswer>("/v1/move", &request) {
         Ok(_) => Ok(()),
         Err(_) if ended(pid) => Ok(()),

@@ -83,8 +83,8 @@ fn process_row(p: &Process) -> Vec<String> {
 }
 
 /// `pando move`.
-pub fn mv(client: &Client, pid: u32, dest: String) -> Done {
-    let request = MoveRequest { pid, dest, reason: None };
+pub fn mv(client: &Client, pid: u32, dest: String, family: bool) -> Done {
+    let request = MoveRequest { pid, dest, reason: None, family };
     let answer: MoveAnswer = client.post("/v1/move", &request).map_err(said)?;
     match answer.record {
         None => println!("process {pid} is at {} already", answer.place),
@@ -120,6 +120,9 @@ pub fn explain(client: &Client, pid: u32, json: bool) -> Done {
     match &e.best {
         Ok((node, why)) => println!("  best node: {node} ({why})"),
         Err(why) => println!("  best node: none: {why}"),
+    }
+    if let Some(follows) = &e.follows {
+        println!("  it {follows}");
     }
     for r in &p.records {
         let freeze = r.freeze_us as f64 / 1000.0;

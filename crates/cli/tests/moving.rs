@@ -24,7 +24,7 @@ fn fake_lab(count: usize) -> Lab {
 }
 
 fn mv(client: &Client, pid: u32, dest: &str, reason: &str) -> Result<MoveAnswer, String> {
-    let request = MoveRequest { pid, dest: dest.into(), reason: Some(reason.into()) };
+    let request = MoveRequest { pid, dest: dest.into(), reason: Some(reason.into()), family: false };
     client.post("/v1/move", &request).map_err(|e| e.to_string())
 }
 

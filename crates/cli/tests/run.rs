@@ -44,7 +44,9 @@ fn a_signal_for_us_is_for_the_program() {
     let lab = Lab::new(1, "");
     let script = "trap 'echo got $s; exit 7' $s; echo ready; while :; do sleep 0.05; done";
     for name in ["INT", "TERM", "HUP", "USR1"] {
-        let mut command = pando();
+        // In the background a shell has us ignore SIGINT, which the program would inherit and could not trap.
+        let mut command = std::process::Command::new("env");
+        command.arg(format!("--default-signal={name}")).arg(pando().get_program());
         command.args(["run", "/bin/sh", "-c", script]).env("s", name).env("PANDO_SOCKET", &lab.nodes[0].socket);
         let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
         let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));

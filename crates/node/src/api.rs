@@ -110,8 +110,9 @@ async fn explain((State(node), ConnectInfo(caller)): Asked, Path(pid): Path<u32>
     let helper = view.helper.filter(|_| view.role == "home");
     let inspection = tokio::task::spawn_blocking(move || pando_migrate::inspect::inspect(pid, helper)).await;
     let inspection = inspection.unwrap_or_else(|e| Err(e.to_string()));
+    let follows = node.follow().explain(pid, facts.start_time);
     let process = shown(&view, caller);
-    Ok(Json(views::Explanation { process, permitted: Ok(()), inspection, best, nodes }))
+    Ok(Json(views::Explanation { process, permitted: Ok(()), inspection, best, follows, nodes }))
 }
 
 #[derive(Deserialize)]

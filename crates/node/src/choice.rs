@@ -17,6 +17,16 @@ pub fn best(nodes: &[Node], here: &str) -> Result<(String, String), String> {
     Ok((chosen.name.clone(), why))
 }
 
+/// The least loaded live node if it has clearly more room than `home`, where the process that would go is one of those that run.
+pub fn better(nodes: &[Node], home: &str) -> Option<String> {
+    let here = nodes.iter().find(|n| n.name == home)?;
+    let (name, _) = best(nodes, home).ok()?;
+    let there = nodes.iter().find(|n| n.name == name)?;
+    let without_it = Node { runnable: (here.runnable - 1.0).max(0.0), ..here.clone() };
+    let room = 0.5 / f64::from(here.cpus.max(1));
+    (load(there) + room <= load(&without_it)).then_some(name)
+}
+
 /// Guests count a little beyond the threads they run: one that just arrived does not show in a smoothed figure yet.
 fn load(node: &Node) -> f64 {
     (node.runnable + 0.5 * f64::from(node.guests)) / f64::from(node.cpus.max(1))
@@ -30,6 +40,16 @@ mod tests {
         let (addr, heard_ms) = (String::new(), None);
         let (cpus, memory, free) = (2, 0, 0);
         Node { name: name.into(), addr, state, here: false, heard_ms, cpus, runnable, memory, free, guests }
+    }
+
+    #[test]
+    fn who_runs_alone_at_home_has_no_better_place() {
+        let mut nodes = [node("n1", 1.0, 0, Liveness::Up), node("n2", 0.0, 0, Liveness::Up)];
+        assert_eq!(better(&nodes, "n1"), None);
+        nodes[0].runnable = 4.0;
+        assert_eq!(better(&nodes, "n1").unwrap(), "n2");
+        nodes[1].runnable = 3.0;
+        assert_eq!(better(&nodes, "n1"), None);
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub struct Config {
     pub connections: Connections,
     /// Requests to move.
     pub moves: Moves,
+    /// Children, and programs after exec.
+    pub follow: Follow,
     /// Join tokens.
     pub tokens: Tokens,
     /// How busy this node is.
@@ -91,6 +93,14 @@ pub struct Moves {
     pub wait_ms: u64,
 }
 
+/// `[follow]`: what begins at home under a process that was sent to another node goes there, too.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Follow {
+    /// Milliseconds of CPU time after which it does; 0 for never. Twice as many after each return.
+    pub after_ms: u64,
+}
+
 /// `[tokens]`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -134,6 +144,7 @@ impl Default for Config {
             guests: Guests::default(),
             connections: Connections::default(),
             moves: Moves::default(),
+            follow: Follow::default(),
             tokens: Tokens::default(),
             load: LoadSource::default(),
             test: Test::default(),
@@ -168,6 +179,12 @@ impl Default for Connections {
 impl Default for Moves {
     fn default() -> Self {
         Moves { wait_ms: 120_000 }
+    }
+}
+
+impl Default for Follow {
+    fn default() -> Self {
+        Follow { after_ms: 100 }
     }
 }
 

@@ -6,6 +6,7 @@ use crate::config::Config;
 use crate::door::Waiting;
 use crate::engine::Engine;
 use crate::events::{Events, now_ms};
+use crate::follow::{Follow, watch};
 use crate::guests::Slots;
 use crate::load::Meter;
 use crate::membership::{Membership, PlainList};
@@ -84,6 +85,7 @@ pub struct Node {
     pub(crate) server_tls: Arc<ServerConfig>,
     pub(crate) join_tls: Arc<ServerConfig>,
     table: Mutex<Table>,
+    follow: Mutex<Follow>,
     load: Mutex<Load>,
     counter: AtomicU64,
 }
@@ -113,6 +115,7 @@ impl Node {
             server_tls: identity.server_config()?,
             join_tls: identity.join_server_config()?,
             table: Mutex::new(Table::new(name)),
+            follow: Mutex::new(Follow::new(config.follow.after_ms)),
             load: Mutex::default(),
             counter: AtomicU64::new(1),
             place,
@@ -134,6 +137,11 @@ impl Node {
     /// The processes. Never held across an await.
     pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who goes where its family is. Never held across an await.
+    pub(crate) fn follow(&self) -> MutexGuard<'_, Follow> {
+        self.follow.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where a process of this node is.
@@ -245,6 +253,7 @@ async fn live(place: Place, mut config: Config) -> Result<(), DaemonError> {
     tokio::spawn(door::serve(node.clone(), listener));
     tokio::spawn(peers::keep(node.clone()));
     tokio::spawn(tend(node.clone()));
+    tokio::spawn(watch::keep(node.clone()));
     tokio::spawn(api::serve(node.clone(), api_socket));
     let (name, addr) = (node.name(), node.membership().me().addr);
     let (mode, cluster) = (node.place.mode.as_str(), &node.identity.cluster);

@@ -76,6 +76,11 @@ impl Engine {
         first.then(|| Moving { engine: self, pid })
     }
 
+    /// Whether a request moves `pid` just now.
+    pub fn is_moving(&self, pid: u32) -> bool {
+        lock(&self.moving).contains(&pid)
+    }
+
     /// A number for a request, and where its answer will come.
     pub fn expect(&self, pid: u32) -> (u64, oneshot::Receiver<Outcome>) {
         let (done, answer) = oneshot::channel();

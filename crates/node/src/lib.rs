@@ -14,6 +14,7 @@ mod daemon;
 mod door;
 mod engine;
 mod events;
+mod follow;
 mod guests;
 mod helper;
 pub mod joining;

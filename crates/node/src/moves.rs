@@ -4,6 +4,7 @@ use crate::audit::Entry;
 use crate::choice;
 use crate::daemon::Node;
 use crate::engine::Failure;
+use crate::follow::{Aim, watch};
 use crate::helper;
 use crate::owner::{Caller, Facts, lives};
 use crate::sys;
@@ -53,8 +54,29 @@ pub fn permitted(node: &Node, caller: Caller, what: &str, pid: u32) -> Result<Fa
     Err(Refused::Forbidden(why))
 }
 
-/// Serves `POST /v1/move`.
+/// Serves `POST /v1/move`: what the process starts goes there, too.
 pub async fn serve(node: &Arc<Node>, caller: Caller, request: MoveRequest) -> Result<MoveAnswer, Refused> {
+    let start_time = Facts::read(request.pid).map_or(0, |f| f.start_time);
+    let answer = perform(node, caller, &request).await?;
+    let aim = match request.dest.as_str() {
+        "best" => Aim::Best,
+        _ if answer.place == node.name() => Aim::Home,
+        _ => Aim::Node(answer.place.clone()),
+    };
+    watch::placed(node, request.pid, start_time, aim, request.family);
+    if request.family {
+        for pid in watch::away_under(node, request.pid) {
+            let request = MoveRequest { pid, family: false, ..request.clone() };
+            if let Err(refused) = perform(node, caller, &request).await {
+                tracing::info!("process {pid} does not go with its family: {}", refused.text());
+            }
+        }
+    }
+    Ok(answer)
+}
+
+/// Moves a process, on behalf of `caller`.
+pub async fn perform(node: &Arc<Node>, caller: Caller, request: &MoveRequest) -> Result<MoveAnswer, Refused> {
     let pid = request.pid;
     let facts = permitted(node, caller, "move", pid)?;
     if facts.zombie {

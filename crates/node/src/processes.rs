@@ -177,6 +177,11 @@ impl Table {
         self.known.values().map(|k| &k.view)
     }
 
+    /// All, with what is not shown.
+    pub fn all(&self) -> impl Iterator<Item = &Known> {
+        self.known.values()
+    }
+
     /// How many visit.
     pub fn guests(&self) -> u32 {
         self.known.values().filter(|k| k.view.role == "guest").count() as u32

@@ -17,6 +17,17 @@ pub fn effective_uid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+/// Milliseconds of a clock tick in `/proc` (USER_HZ is 100 on this architecture).
+pub const MS_A_TICK: u64 = 10;
+
+/// Clock ticks since the machine started, as the start times in `/proc` count them.
+pub fn boot_ticks() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a live object of ours; this clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut now) };
+    (now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000) / MS_A_TICK
+}
+
 /// Takes the lock on `file`, or finds it taken.
 pub fn lock(file: &File) -> bool {
     // SAFETY: the descriptor is open, and flock touches no memory.

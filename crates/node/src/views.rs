@@ -117,6 +117,9 @@ pub struct Explanation {
     pub inspection: Result<Inspection, String>,
     /// Where `best` would send it, and why; or why nowhere.
     pub best: Result<(String, String), String>,
+    /// Whether it will go where its family is, a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follows: Option<String>,
     /// The nodes that were compared.
     pub nodes: Vec<Node>,
 }
@@ -147,6 +150,9 @@ pub struct MoveRequest {
     /// Why, `user` if nothing is said.
     #[serde(default)]
     pub reason: Option<String>,
+    /// With all that it has started: those that are away go now, the others when they have computed for a while.
+    #[serde(default)]
+    pub family: bool,
 }
 
 /// The answer to `POST /v1/move`.

@@ -34,7 +34,7 @@ fn bodies_that_were_good() {
     };
     let process = Process { pid: 7, records: vec![record.clone()], ..Process::default() };
     let good = [
-        serde_json::to_vec(&MoveRequest { pid: 1, dest: "best".into(), reason: None }).unwrap(),
+        serde_json::to_vec(&MoveRequest { pid: 1, dest: "best".into(), reason: None, family: true }).unwrap(),
         serde_json::to_vec(&Report::MoveDone { request: 1, pid: 2, result: Ok(record) }).unwrap(),
         serde_json::to_vec(&Report::Log { level: "info".into(), text: "x".into() }).unwrap(),
         serde_json::to_vec(&vec![process]).unwrap(),

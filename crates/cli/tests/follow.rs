@@ -1,0 +1,101 @@
+//! Children of a placed process, and what it becomes by exec, go where it was sent once they compute. With the real engine.
+
+mod lab;
+
+use lab::{Lab, ok, until};
+use pando_node::views::Process;
+use std::process::{Child, Command, Stdio};
+
+/// Computes until the file `stop` is there.
+const COMPUTE: &str = "compute() { while [ ! -e $stop ]; do i=0; while [ $i -lt 9999 ]; do i=$((i+1)); done; done; }";
+
+fn start(lab: &Lab, words: &[&str], script: &str) -> Child {
+    let mut command = match words {
+        [] => Command::new("/bin/sh"),
+        words => lab.nodes[0].cli(words),
+    };
+    if !words.is_empty() {
+        command.arg("/bin/sh");
+    }
+    command.args(["-c", &format!("{COMPUTE}\n{script}")]).env("stop", lab.dir.join("stop")).env("COMPUTE", COMPUTE);
+    command.stdin(Stdio::null()).spawn().unwrap()
+}
+
+fn processes(lab: &Lab) -> Vec<Process> {
+    lab.nodes[0].client().get("/v1/processes").unwrap()
+}
+
+/// Waits for a process at `place` that somebody moved for this reason.
+fn arrived(lab: &Lab, place: &str, reason: &str) -> Process {
+    until(&format!("one that {reason} at {place}"), || {
+        let is = |p: &Process| p.place == place && p.records.last().is_some_and(|r| r.reason.starts_with(reason));
+        processes(lab).into_iter().find(is)
+    })
+}
+
+fn first_child(pid: u32) -> u32 {
+    until("a child", || {
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+        children.split_whitespace().next()?.parse().ok()
+    })
+}
+
+fn finish(lab: &Lab, mut child: Child) {
+    std::fs::write(lab.dir.join("stop"), "").unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn children_and_grandchildren_that_compute_go_to_the_family_and_home_with_it() {
+    let lab = Lab::new(3, "");
+    let child =
+        start(&lab, &["run", "--node", "n2"], "(true; compute; exit 0) & /bin/sh -c \"$COMPUTE; compute\"; wait $!");
+    let root = arrived(&lab, "n2", "run");
+    until("two that follow", || {
+        let all = processes(&lab);
+        let follow = |p: &&Process| p.place == "n2" && p.records[0].reason.starts_with("follows ");
+        (all.iter().filter(follow).count() == 2).then_some(())
+    });
+    ok(&mut lab.nodes[0].cli(&["move", "--family", &root.pid.to_string(), "n3"]));
+    assert!(processes(&lab).iter().all(|p| p.place == "n3"), "{:?}", processes(&lab));
+    ok(&mut lab.nodes[0].cli(&["move", "--family", &root.pid.to_string(), "home"]));
+    assert!(processes(&lab).iter().all(|p| p.place == "n1"), "{:?}", processes(&lab));
+    let said = ok(&mut lab.nodes[0].cli(&["explain", &root.pid.to_string()]));
+    assert!(!said.contains("it goes to"), "who was sent home stays there: {said}");
+    finish(&lab, child);
+}
+
+#[test]
+fn a_program_goes_back_after_exec_and_its_older_children_stay() {
+    let lab = Lab::new(2, "");
+    let child = start(
+        &lab,
+        &[],
+        "compute & echo; while [ ! -e $stop.go ]; do sleep 0.02; done; exec /bin/sh -c \"$COMPUTE; compute\"",
+    );
+    let pid = child.id();
+    let older = first_child(pid);
+    ok(&mut lab.nodes[0].cli(&["move", &pid.to_string(), "n2"]));
+    std::fs::write(lab.dir.join("stop.go"), "").unwrap();
+    let back = arrived(&lab, "n2", "goes back");
+    assert_eq!(back.pid, pid);
+    assert!(back.records.iter().any(|r| r.to == "n1" && r.reason.contains("exec")), "{:?}", back.records);
+    assert!(processes(&lab).iter().all(|p| p.pid != older), "it was there before anything was moved");
+    finish(&lab, child);
+    until("the child's end", || (!std::path::Path::new(&format!("/proc/{older}")).exists()).then_some(()));
+}
+
+#[test]
+fn nobody_follows_where_that_is_switched_off() {
+    let lab = Lab::new(2, "[follow]\nafter_ms = 0");
+    let parent = start(&lab, &["run", "--node", "n2"], "compute & wait");
+    let root = arrived(&lab, "n2", "run");
+    let child = first_child(root.pid);
+    until("half a second of CPU time", || {
+        let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap();
+        let ticks = stat.split_whitespace().nth(13)?.parse::<u32>().ok()?;
+        (ticks > 50).then_some(())
+    });
+    assert!(processes(&lab).iter().all(|p| p.pid != child));
+    finish(&lab, parent);
+}

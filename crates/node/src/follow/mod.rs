@@ -1,0 +1,349 @@
+//! Who goes where its family is. Pure.
+//!
+//! What a moved process starts begins at home, where a short-lived program is cheapest (docs/decisions/0013), and exec brings a
+//! process home. Whoever placed `make` at another node wants the compilers there, though. So each process that began under a placed one
+//! inherits where that was sent, and goes there once it has used enough CPU time to be worth the move; a
+//! process that came home by itself goes back in the same way. Each return and each refusal doubles what it must use before
+//! the next attempt.
+
+pub mod watch;
+
+use std::collections::BTreeMap;
+
+/// Processes that are followed at a time.
+const MAX_MEMBERS: usize = 16_384;
+/// Attempts that failed, one after the other, after which a process is left where it is.
+const MAX_FAILED: u32 = 6;
+/// The most CPU time that a process must use between two attempts.
+const LONGEST_MS: u64 = 30_000;
+
+/// Where somebody sent a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Aim {
+    /// It is to stay at home, and so are its children.
+    Home,
+    /// There.
+    Node(String),
+    /// Wherever there is most room when it goes.
+    Best,
+}
+
+/// A process that was moved on request.
+#[derive(Clone, Debug)]
+pub struct Placed {
+    /// Pid at home.
+    pub pid: u32,
+    /// As in [`Seen`].
+    pub start_time: u64,
+    /// Owner.
+    pub uid: u32,
+    /// Where to.
+    pub aim: Aim,
+    /// As in [`Seen`].
+    pub cpu_ms: u64,
+    /// When, in the unit of `start_time`: its children from then on inherit the aim.
+    pub since: u64,
+}
+
+/// A process as `/proc` shows it, and where it is.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// Pid at home.
+    pub pid: u32,
+    /// Field 22 of `stat`, clock ticks since the machine started.
+    pub start_time: u64,
+    /// Its parent.
+    pub parent: u32,
+    /// Its user, if it is one and the same in all respects.
+    pub uid: Option<u32>,
+    /// CPU time used at home.
+    pub cpu_ms: u64,
+    /// It computes at home, and nobody is moving it.
+    pub native: bool,
+}
+
+/// A move that is due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Going {
+    /// Who.
+    pub pid: u32,
+    /// On whose behalf.
+    pub uid: u32,
+    /// Where to.
+    pub aim: Aim,
+    /// Why, for the log.
+    pub why: String,
+}
+
+/// How a move that was due ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It is there.
+    Went,
+    /// Home has as much room as any other node.
+    NotNow,
+    /// It was refused, or failed.
+    Failed,
+}
+
+struct Member {
+    start_time: u64,
+    uid: u32,
+    aim: Aim,
+    since: u64,
+    /// Under whom it began; none if it was placed itself.
+    parent: Option<u32>,
+    /// CPU time when it began, came home or failed to move; and what it must use beyond that.
+    used_ms: u64,
+    needs_ms: u64,
+    cpu_ms: u64,
+    failed: u32,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Home,
+    Going,
+    Abroad,
+}
+
+/// All that are followed.
+pub struct Follow {
+    after_ms: u64,
+    members: BTreeMap<u32, Member>,
+}
+
+impl Follow {
+    /// Nobody yet; a process goes after `after_ms` of CPU time, never if that is 0.
+    pub fn new(after_ms: u64) -> Self {
+        Follow { after_ms, members: BTreeMap::new() }
+    }
+
+    /// Somebody placed a process (it has arrived, or was there already).
+    pub fn placed(&mut self, p: Placed) {
+        if self.after_ms == 0 || (self.members.len() >= MAX_MEMBERS && !self.members.contains_key(&p.pid)) {
+            return;
+        }
+        let state = if p.aim == Aim::Home { State::Home } else { State::Abroad };
+        let member = Member {
+            start_time: p.start_time,
+            uid: p.uid,
+            aim: p.aim,
+            since: p.since,
+            parent: None,
+            used_ms: p.cpu_ms,
+            needs_ms: self.after_ms,
+            cpu_ms: p.cpu_ms,
+            failed: 0,
+            state,
+        };
+        self.members.insert(p.pid, member);
+    }
+
+    /// Those of `pids` that are followed already go elsewhere from now on.
+    pub fn redirect(&mut self, pids: &[u32], aim: &Aim) {
+        for pid in pids {
+            if let Some(member) = self.members.get_mut(pid) {
+                (member.aim, member.failed, member.needs_ms) = (aim.clone(), 0, self.after_ms);
+            }
+        }
+    }
+
+    /// Whether this very process is followed.
+    pub fn knows(&self, pid: u32, start_time: u64) -> bool {
+        self.members.get(&pid).is_some_and(|m| m.start_time == start_time)
+    }
+
+    /// Those to look at, with all their descendants.
+    pub fn pids(&self) -> Vec<u32> {
+        self.members.keys().copied().collect()
+    }
+
+    /// What is to be done, given all members and their descendants, parents before children. Members that are not among them have ended.
+    pub fn step(&mut self, seen: &[Seen]) -> Vec<Going> {
+        let mut due = Vec::new();
+        for s in seen {
+            if !self.knows(s.pid, s.start_time) {
+                self.members.remove(&s.pid);
+                let Some(born) = self.born(s) else { continue };
+                self.members.insert(s.pid, born);
+            }
+            if let Some(member) = self.members.get_mut(&s.pid) {
+                due.extend(member.look(s));
+            }
+        }
+        let there: std::collections::BTreeSet<u32> = seen.iter().map(|s| s.pid).collect();
+        self.members.retain(|pid, _| there.contains(pid));
+        due
+    }
+
+    /// What a process inherits that began under a member.
+    fn born(&self, s: &Seen) -> Option<Member> {
+        let parent = self.members.get(&s.parent)?;
+        let inherits = parent.aim != Aim::Home && s.start_time >= parent.since && s.uid == Some(parent.uid);
+        (inherits && self.members.len() < MAX_MEMBERS).then(|| Member {
+            start_time: s.start_time,
+            uid: parent.uid,
+            aim: parent.aim.clone(),
+            since: s.start_time,
+            parent: Some(s.parent),
+            used_ms: 0,
+            needs_ms: self.after_ms,
+            cpu_ms: s.cpu_ms,
+            failed: 0,
+            state: State::Home,
+        })
+    }
+
+    /// How a move that was due ended.
+    pub fn ended(&mut self, pid: u32, how: Ended) {
+        let Some(member) = self.members.get_mut(&pid).filter(|m| m.state == State::Going) else {
+            return;
+        };
+        match how {
+            Ended::Went => (member.state, member.failed) = (State::Abroad, 0),
+            Ended::NotNow => member.rest(),
+            Ended::Failed => {
+                member.failed += 1;
+                member.rest();
+            }
+        }
+    }
+
+    /// For people: where a process is to go and when; none if it is not followed or where it should be.
+    pub fn explain(&self, pid: u32, start_time: u64) -> Option<String> {
+        let m = self.members.get(&pid).filter(|m| m.start_time == start_time && m.state == State::Home)?;
+        let aim = match &m.aim {
+            Aim::Home => return None,
+            Aim::Node(name) => format!("goes to {name}"),
+            Aim::Best => "goes to the best node".into(),
+        };
+        if m.failed >= MAX_FAILED {
+            return Some("stays here: it could not be moved several times".into());
+        }
+        let whom = m.parent.map_or("where it was sent".into(), |p| format!("like process {p}, under which it began"));
+        let left = (m.used_ms + m.needs_ms).saturating_sub(m.cpu_ms);
+        Some(format!("{aim}, {whom}, when it has used {left} ms more of CPU time"))
+    }
+}
+
+impl Member {
+    fn look(&mut self, s: &Seen) -> Option<Going> {
+        self.cpu_ms = s.cpu_ms;
+        match self.state {
+            State::Going => return None,
+            State::Abroad if s.native => self.rest(),
+            State::Home if !s.native => self.state = State::Abroad,
+            _ => {}
+        }
+        let ready = self.state == State::Home && self.aim != Aim::Home && self.failed < MAX_FAILED;
+        if !ready || s.cpu_ms < self.used_ms + self.needs_ms {
+            return None;
+        }
+        self.state = State::Going;
+        let why = match self.parent {
+            Some(parent) => format!("follows {parent}"),
+            None => "goes back".into(),
+        };
+        Some(Going { pid: s.pid, uid: self.uid, aim: self.aim.clone(), why })
+    }
+
+    /// It is at home, and must use more before it leaves again.
+    fn rest(&mut self) {
+        self.state = State::Home;
+        self.used_ms = self.cpu_ms;
+        self.needs_ms = (self.needs_ms * 2).min(LONGEST_MS);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn placed(pid: u32, aim: Aim) -> Placed {
+        Placed { pid, start_time: 1, uid: 7, aim, cpu_ms: 500, since: 10 }
+    }
+
+    fn seen(pid: u32, parent: u32, cpu_ms: u64, native: bool) -> Seen {
+        let start_time = if parent == 1 { 1 } else { 20 };
+        Seen { pid, start_time, parent, uid: Some(7), cpu_ms, native }
+    }
+
+    fn n2() -> Aim {
+        Aim::Node("n2".into())
+    }
+
+    #[test]
+    fn a_grandchild_goes_where_the_family_is_once_it_has_computed() {
+        let mut f = Follow::new(100);
+        f.placed(placed(10, n2()));
+        let mut all = [seen(10, 1, 500, false), seen(11, 10, 0, true), seen(12, 11, 90, true)];
+        assert!(f.step(&all).is_empty());
+        assert!(f.explain(12, 20).unwrap().contains("10 ms more"), "{:?}", f.explain(12, 20));
+        all[2].cpu_ms = 100;
+        let due = f.step(&all);
+        assert_eq!(due, [Going { pid: 12, uid: 7, aim: n2(), why: "follows 11".into() }]);
+        assert!(f.step(&all).is_empty(), "once");
+        f.ended(12, Ended::Went);
+        all[2].native = false;
+        assert!(f.step(&all).is_empty());
+        // Its parent has ended and it is another's child now: it keeps what it inherited.
+        (all[2].native, all[2].cpu_ms, all[2].parent) = (true, 150, 1);
+        assert!(f.step(&[all[0].clone(), all[2].clone()]).is_empty(), "it has just come home");
+        all[2].cpu_ms = 350;
+        assert_eq!(f.step(&[all[0].clone(), all[2].clone()]).len(), 1);
+    }
+
+    #[test]
+    fn who_was_there_before_belongs_to_another_or_is_under_one_at_home_stays() {
+        let mut f = Follow::new(100);
+        f.placed(placed(10, n2()));
+        let (mut older, mut other) = (seen(11, 10, 900, true), seen(12, 10, 900, true));
+        (older.start_time, other.uid) = (9, None);
+        assert!(f.step(&[seen(10, 1, 500, false), older, other]).is_empty());
+        f.placed(placed(10, Aim::Home));
+        assert!(f.step(&[seen(10, 1, 5_000, true), seen(13, 10, 900, true)]).is_empty());
+    }
+
+    #[test]
+    fn a_process_that_comes_home_by_itself_goes_back_ever_later() {
+        let mut f = Follow::new(100);
+        f.placed(placed(10, n2()));
+        assert!(f.step(&[seen(10, 1, 500, true)]).is_empty());
+        assert!(f.step(&[seen(10, 1, 699, true)]).is_empty());
+        assert_eq!(f.step(&[seen(10, 1, 700, true)])[0].why, "goes back");
+        f.ended(10, Ended::Went);
+        assert!(f.step(&[seen(10, 1, 1099, true)]).is_empty());
+        assert!(f.step(&[seen(10, 1, 1498, true)]).is_empty());
+        assert_eq!(f.step(&[seen(10, 1, 1499, true)]).len(), 1);
+    }
+
+    #[test]
+    fn one_that_can_not_move_is_left_in_peace() {
+        let mut f = Follow::new(100);
+        f.placed(placed(10, n2()));
+        let mut tries = 0;
+        for cpu in (500..1_000_000).step_by(50) {
+            for _ in f.step(&[seen(10, 1, cpu, true)]) {
+                tries += 1;
+                f.ended(10, Ended::Failed);
+            }
+        }
+        assert_eq!(tries, MAX_FAILED);
+        assert!(f.explain(10, 1).unwrap().contains("could not be moved"));
+    }
+
+    #[test]
+    fn a_pid_that_is_used_again_is_another_process() {
+        let mut f = Follow::new(100);
+        f.placed(placed(10, n2()));
+        let mut stranger = seen(10, 1, 9_000, true);
+        stranger.start_time = 77;
+        assert!(f.step(&[stranger]).is_empty());
+        assert!(f.pids().is_empty());
+        f.placed(placed(10, n2()));
+        assert!(f.step(&[]).is_empty());
+        assert!(f.pids().is_empty(), "it has ended");
+    }
+}

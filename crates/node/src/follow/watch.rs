@@ -1,0 +1,155 @@
+//! Looks at the families of placed processes and has those moved that are due.
+
+use super::{Aim, Ended, Going, Placed, Seen};
+use crate::choice;
+use crate::daemon::Node;
+use crate::moves;
+use crate::owner::{Caller, Facts};
+use crate::sys;
+use crate::views::MoveRequest;
+use std::collections::{BTreeSet, VecDeque};
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Between two looks.
+const PERIOD: Duration = Duration::from_millis(50);
+/// Processes that are looked at in one round.
+const MAX_SEEN: usize = 16_384;
+
+/// Looks until the daemon ends.
+pub async fn keep(node: Arc<Node>) {
+    if node.config.follow.after_ms == 0 {
+        return;
+    }
+    if fs::read(format!("/proc/self/task/{}/children", std::process::id())).is_err() {
+        let text = "this kernel does not list children (CONFIG_PROC_CHILDREN): they will not follow their parents";
+        return node.events.say("node", None, text.into());
+    }
+    let mut ticks = tokio::time::interval(PERIOD);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        adopt(&node);
+        let pids = node.follow().pids();
+        if pids.is_empty() {
+            continue;
+        }
+        let seen = tokio::task::block_in_place(|| look(&node, pids));
+        for going in node.follow().step(&seen) {
+            let node = node.clone();
+            tokio::spawn(async move { go(&node, going).await });
+        }
+    }
+}
+
+/// Those that a daemon before us placed: they are away, and we don't know them.
+fn adopt(node: &Node) {
+    let me = node.name();
+    let away: Vec<(u32, u64, String)> = {
+        let table = node.table();
+        let mine = table.all().filter(|k| k.view.role == "home" && k.view.place != me && k.view.phase == "away");
+        mine.map(|k| (k.view.pid, k.start_time, k.view.place.clone())).collect()
+    };
+    for (pid, start_time, place) in away {
+        if !node.follow().knows(pid, start_time) {
+            placed(node, pid, start_time, Aim::Node(place), true);
+        }
+    }
+}
+
+/// Notes that a process was sent somewhere, with all that it has started (`family`) or with what it starts from now on.
+pub fn placed(node: &Node, pid: u32, start_time: u64, aim: Aim, family: bool) {
+    let (Some(stat), Ok(facts)) = (Stat::read(pid), Facts::read(pid)) else {
+        return;
+    };
+    if stat.start_time == start_time {
+        if family {
+            let under: Vec<u32> = look(node, vec![pid]).iter().map(|s| s.pid).filter(|p| *p != pid).collect();
+            node.follow().redirect(&under, &aim);
+        }
+        let (uid, cpu_ms, since) = (facts.uids[0], stat.cpu_ms, if family { 0 } else { sys::boot_ticks() });
+        node.follow().placed(Placed { pid, start_time, uid, aim, cpu_ms, since });
+    }
+}
+
+/// All of `pids` and their descendants, parents first.
+fn look(node: &Node, pids: Vec<u32>) -> Vec<Seen> {
+    let mut found: BTreeSet<u32> = pids.iter().copied().collect();
+    let mut queue: VecDeque<u32> = pids.into();
+    let mut seen = Vec::new();
+    while let Some(pid) = queue.pop_front() {
+        let Some(stat) = Stat::read(pid) else { continue };
+        let known = node.follow().knows(pid, stat.start_time);
+        let uid = if known { None } else { single_user(pid) };
+        let (start_time, parent, cpu_ms) = (stat.start_time, stat.parent, stat.cpu_ms);
+        seen.push(Seen { pid, start_time, parent, uid, cpu_ms, native: is_native(node, pid) });
+        let children = children(pid);
+        queue.extend(children.into_iter().filter(|c| found.len() < MAX_SEEN && found.insert(*c)));
+    }
+    seen
+}
+
+/// The descendants of a process that are away.
+pub fn away_under(node: &Node, pid: u32) -> Vec<u32> {
+    let me = node.name();
+    let is_away = |pid: &u32| node.place_of(*pid) != me;
+    look(node, vec![pid]).iter().map(|s| s.pid).filter(|p| *p != pid).filter(is_away).collect()
+}
+
+fn is_native(node: &Node, pid: u32) -> bool {
+    let table = node.table();
+    let at_home = table.get(&table.local(pid)).is_none_or(|k| k.view.phase == "home");
+    at_home && !node.engine.is_moving(pid)
+}
+
+fn single_user(pid: u32) -> Option<u32> {
+    let uids = Facts::read(pid).ok()?.uids;
+    uids.iter().all(|u| *u == uids[0]).then_some(uids[0])
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = threads.filter_map(|t| fs::read_to_string(t.path().join("children")).ok());
+    lists.flat_map(|l| l.split_whitespace().filter_map(|w| w.parse().ok()).collect::<Vec<u32>>()).collect()
+}
+
+/// The part of `/proc/PID/stat` that is needed here.
+struct Stat {
+    parent: u32,
+    start_time: u64,
+    cpu_ms: u64,
+}
+
+impl Stat {
+    /// None for one that has ended.
+    fn read(pid: u32) -> Option<Stat> {
+        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+        let number = |i: usize| fields.get(i)?.parse::<u64>().ok();
+        let alive = !matches!(*fields.first()?, "Z" | "X");
+        let ticks = number(11)? + number(12)?;
+        let stat = Stat { parent: number(1)? as u32, start_time: number(19)?, cpu_ms: ticks * sys::MS_A_TICK };
+        alive.then_some(stat)
+    }
+}
+
+async fn go(node: &Arc<Node>, going: Going) {
+    let nodes = node.membership().nodes();
+    let dest = match &going.aim {
+        Aim::Home => None,
+        Aim::Node(name) => Some(name.clone()),
+        Aim::Best => choice::better(&nodes, &node.name()),
+    };
+    let Some(dest) = dest else {
+        return node.follow().ended(going.pid, Ended::NotNow);
+    };
+    let request = MoveRequest { pid: going.pid, dest, reason: Some(going.why), family: false };
+    let caller = Caller { uid: going.uid, pid: 0 };
+    let result = moves::perform(node, caller, &request).await;
+    if let Err(refused) = &result {
+        tracing::info!("process {} does not follow: {}", going.pid, refused.text());
+    }
+    let how = if result.is_ok() { Ended::Went } else { Ended::Failed };
+    node.follow().ended(going.pid, how);
+}
