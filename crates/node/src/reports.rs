@@ -182,7 +182,10 @@ fn move_done(node: &Arc<Node>, key: &Key, request: u64, result: Result<MoveRecor
         }
         Err(e) => format!("process {} did not move: {}", key.1, clean(e)),
     };
-    node.events.say("move", uid, text);
+    // That one ended before it could be moved is worth no event.
+    if result.is_ok() || exists(key.1) {
+        node.events.say("move", uid, text);
+    }
     if let Ok(record) = &result {
         node.table().moved(key, record.clone());
     }

@@ -372,7 +372,24 @@ fn in_words(status: i32) -> String {
     format!("it ended with exit status {}", libc::WEXITSTATUS(status))
 }
 
+/// Why it can't be taken: often it has just ended.
+pub(crate) fn untraceable(pid: i32, e: &std::io::Error) -> HomeError {
+    let ended = procfs::status(pid).map_or(true, |s| matches!(s.state, 'Z' | 'X'));
+    HomeError::Refused(match ended {
+        true => format!("process {pid} has ended"),
+        false => format!("process {pid} may not be traced: {e}"),
+    })
+}
+
+/// Characters of a command line that people are shown.
+const LONGEST_COMMAND: usize = 100;
+
 /// The owner, and the command for people.
 pub(crate) fn describe(pid: i32) -> (u32, String) {
-    (procfs::status(pid).map_or(u32::MAX, |s| s.uids[1]), procfs::command(pid))
+    let mut command = procfs::command(pid);
+    if let Some((end, _)) = command.char_indices().nth(LONGEST_COMMAND) {
+        command.truncate(end);
+        command.push('…');
+    }
+    (procfs::status(pid).map_or(u32::MAX, |s| s.uids[1]), command)
 }
