@@ -261,6 +261,7 @@ impl<'a> Live<'a> {
             place: p.moving.unwrap_or(p.place),
             age: p.running.started.elapsed(),
             stay: p.since.elapsed(),
+            moves: p.moves().len(),
             fixed: p.moving.is_some() || p.failures >= ENOUGH,
         };
         let running = self.pieces.iter().enumerate().filter(|(_, p)| p.running.end.is_none());

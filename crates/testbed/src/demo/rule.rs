@@ -1,8 +1,9 @@
 //! Who moves where: the first, simple rule. Pure, so that it can be tested and watched.
 //!
-//! The most loaded home's longest-running process goes to the node with the fewest processes, as long as that
+//! The most loaded home's process that has moved least, the longest-running of these, goes to the node with the fewest processes, as long as that
 //! makes the two more equal.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 /// A running process, as the rule sees it. Nodes are numbers from 0.
@@ -18,6 +19,8 @@ pub struct Task {
     pub age: Duration,
     /// How long it has been where it is.
     pub stay: Duration,
+    /// How often it has moved: who has not yet goes first, so that each is seen to.
+    pub moves: usize,
     /// It cannot move now: it is moving, or it was refused.
     pub fixed: bool,
 }
@@ -49,7 +52,8 @@ pub fn next(nodes: usize, tasks: &[Task], first: usize) -> Option<Decision> {
     if load(from) < load(to) + 2 {
         return None;
     }
-    let oldest = tasks.iter().rev().filter(movable).filter(|t| t.home == from).max_by_key(|t| t.age)?;
+    let oldest =
+        tasks.iter().rev().filter(movable).filter(|t| t.home == from).max_by_key(|t| (Reverse(t.moves), t.age))?;
     Some(Decision { id: oldest.id, from, to })
 }
 
@@ -64,6 +68,7 @@ mod tests {
             place: *place,
             age: Duration::from_secs(10 - id as u64),
             stay: Duration::from_secs(1),
+            moves: 0,
             fixed: false,
         };
         places.iter().enumerate().map(task).collect()
@@ -86,6 +91,13 @@ mod tests {
         for node in 0..4 {
             assert_eq!(all.iter().filter(|t| t.place == node).count(), 2);
         }
+    }
+
+    #[test]
+    fn who_has_not_moved_yet_goes_first() {
+        let mut all = tasks(&[0, 0, 0]);
+        (all[0].moves, all[1].moves) = (2, 1);
+        assert_eq!(next(2, &all, 0).map(|d| d.id), Some(2));
     }
 
     #[test]
