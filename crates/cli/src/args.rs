@@ -170,6 +170,10 @@ pub struct RunOptions {
     /// The same as `--node best`; what it starts goes to the best nodes, too.
     #[arg(short, long, conflicts_with = "node")]
     pub best: bool,
+    /// Ask it to use no more of the CPU than this level (x86-64, x86-64-v2, -v3, -v4), so that it can move to machines that have no more. Should
+    /// it use more, it comes home.
+    #[arg(long, value_name = "LEVEL")]
+    pub cpu: Option<String>,
     /// Don't wait: print its pid. Its input is empty; output goes on to a file or terminal, not to a pipe.
     #[arg(short, long)]
     pub detach: bool,

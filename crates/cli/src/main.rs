@@ -3,6 +3,7 @@
 
 mod args;
 mod cluster;
+mod level;
 mod manual;
 mod run;
 mod show;

@@ -3,9 +3,11 @@
 //! to us alone are passed on.
 
 use crate::args::RunOptions;
+use crate::level;
 use pando_node::client::{Client, ClientError};
 use pando_node::sys;
 use pando_node::views::{Event, Info, Liveness, MoveAnswer, MoveRequest, Node, Process, RegisterRequest};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -38,8 +40,15 @@ pub fn run(client: &Client, mut options: RunOptions) -> i32 {
         eprintln!("pando: {why}; nothing was started");
         return NOT_STARTED;
     }
+    let variables = match options.cpu.as_deref().map_or(Ok(Vec::new()), level::variables) {
+        Ok(variables) => variables,
+        Err(why) => {
+            eprintln!("pando: {why}; nothing was started");
+            return NOT_STARTED;
+        }
+    };
     let passing = (!options.detach).then(sys::PassingOn::begin);
-    let child = match start(&options, daemon.as_ref().ok().map(|d| d.pid)) {
+    let child = match start(&options, variables, daemon.as_ref().ok().map(|d| d.pid)) {
         Ok(child) => child,
         Err(e) => {
             eprintln!("pando: {}: {e}", options.command[0].to_string_lossy());
@@ -105,9 +114,9 @@ fn complain(text: &str) -> i32 {
     1
 }
 
-fn start(options: &RunOptions, daemon: Option<u32>) -> io::Result<Child> {
+fn start(options: &RunOptions, variables: Vec<(String, OsString)>, daemon: Option<u32>) -> io::Result<Child> {
     let mut command = Command::new(&options.command[0]);
-    command.args(&options.command[1..]);
+    command.args(&options.command[1..]).envs(variables);
     if options.detach {
         command.stdin(Stdio::null());
         // Whoever reads our pid from a pipe must not wait for the program's end.

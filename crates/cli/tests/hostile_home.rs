@@ -4,6 +4,7 @@ mod liar;
 
 use liar::home::{Beginning, CODE, DATA, FOREVER, HOLE, LET_THROUGH, PID, Visit};
 use liar::home::{calling, can_run, layout, offer, special};
+use pando_migrate::cpu::Needs;
 use pando_migrate::message::{Area, Down, Layout, Offer, Run, Special, Up};
 use std::time::Duration;
 
@@ -31,7 +32,12 @@ fn offers_that_make_no_sense() {
     refused(Down::Offer(Offer { pid: 1, ..offer() }), "pid 1");
     refused(Down::Offer(Offer { pid: i32::MIN, ..offer() }), "pid 1");
     refused(Down::Offer(Offer { version_min: 9, version_max: 3, ..offer() }), "protocol");
-    refused(Down::Offer(Offer { cpu_flags: vec!["flag".into(); 100_000], ..offer() }), "lacks");
+    refused(
+        Down::Offer(Offer { needs: Needs { flags: vec!["flag".into(); 100_000], ..offer().needs }, ..offer() }),
+        "lacks",
+    );
+    let layout = vec![(2, 0, u32::MAX); 100_000];
+    refused(Down::Offer(Offer { needs: Needs { layout, ..offer().needs }, ..offer() }), "extended registers");
     let mut visit = Visit::new();
     visit.say(&Down::Offer(Offer { command: "long\n".repeat(100_000), pid: 1, ..offer() }), &[]);
     visit.refuses("declined");
@@ -118,7 +124,7 @@ fn starts_that_make_no_sense() {
         b.xstate().truncate(5);
         b.context().xstate = 5;
     });
-    bad_start("extended state", |b| b.xstate()[512 + 40] = 1);
+    bad_start("extended state", |b| b.xstate()[512 + 7] = 1);
     bad_start("extended state", |b| {
         // MXCSR is looked at when SSE is in use.
         b.xstate()[512] |= 3;

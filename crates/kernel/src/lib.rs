@@ -19,6 +19,7 @@ pub mod scm;
 pub mod signal;
 pub mod uffd;
 pub mod vdso;
+pub mod xstate;
 
 /// Bytes in a page.
 pub const PAGE: u64 = 4096;

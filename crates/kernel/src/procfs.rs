@@ -134,6 +134,13 @@ pub fn command(pid: i32) -> String {
     text
 }
 
+/// A variable of the environment that a program began with.
+pub fn variable(pid: i32, name: &str) -> Option<String> {
+    let raw = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let value = raw.split(|b| *b == 0).find_map(|v| v.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
+    Some(String::from_utf8_lossy(value).into_owned())
+}
+
 /// `O_` flags of an open descriptor.
 pub fn descriptor_flags(pid: i32, fd: i32) -> Option<i32> {
     let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).ok()?;

@@ -2,6 +2,7 @@
 
 use crate::check;
 use crate::signal::SigInfo;
+use crate::xstate;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -122,8 +123,13 @@ impl Tracee {
         self.request(libc::PTRACE_SETREGS, 0, std::ptr::from_ref(regs) as usize).map(drop)
     }
 
-    /// Extended state (x87, SSE, AVX, AVX-512, AMX) in the kernel's xsave layout.
+    /// Extended state (x87, SSE, AVX, AVX-512, AMX), packed ([`xstate`]).
     pub fn xstate(self) -> io::Result<Vec<u8>> {
+        let packed = xstate::pack(&self.raw_xstate()?, &xstate::layout());
+        packed.ok_or_else(|| io::Error::other("the kernel's extended state can't be understood"))
+    }
+
+    fn raw_xstate(self) -> io::Result<Vec<u8>> {
         let mut buf = vec![0u8; 65536];
         let mut iov = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
         self.request(libc::PTRACE_GETREGSET, NT_X86_XSTATE, &raw mut iov as usize)?;
@@ -131,9 +137,11 @@ impl Tracee {
         Ok(buf)
     }
 
-    /// Sets the extended state.
-    pub fn set_xstate(self, state: &[u8]) -> io::Result<()> {
-        let mut iov = libc::iovec { iov_base: state.as_ptr().cast_mut().cast(), iov_len: state.len() };
+    /// Sets the extended state, packed.
+    pub fn set_xstate(self, packed: &[u8]) -> io::Result<()> {
+        let mut state = self.raw_xstate()?;
+        xstate::unpack(packed, &xstate::layout(), &mut state).map_err(io::Error::other)?;
+        let mut iov = libc::iovec { iov_base: state.as_mut_ptr().cast(), iov_len: state.len() };
         self.request(libc::PTRACE_SETREGSET, NT_X86_XSTATE, &raw mut iov as usize).map(drop)
     }
 

@@ -15,6 +15,9 @@ use std::time::Duration;
 /// The init does nothing but answer: if it takes longer than this something is wrong with this machine.
 const INIT_ANSWERS: Duration = Duration::from_secs(5);
 
+/// Bytes of what a sandbox that can't be made says about that.
+const MAX_COMPLAINT: u64 = 1000;
+
 /// What to make.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -94,7 +97,7 @@ pub fn spawn(plan: &Plan) -> io::Result<Body> {
         let code = match init_main(plan, root, outer, &theirs, &inits) {
             Ok(()) => 0,
             Err((step, e)) => {
-                let _ = io::Write::write_all(&mut io::stderr(), format!("pando: sandbox: {step}: {e}\n").as_bytes());
+                let _ = (&inits).write_all(format!("{step}: {e}").as_bytes());
                 1
             }
         };
@@ -108,9 +111,13 @@ pub fn spawn(plan: &Plan) -> io::Result<Body> {
             Ok(Body { pid, init, uffd: fd, full_uffd: full == 1, _socket: ours, control })
         }
         other => {
+            // What it said before it ended, if it did.
             let _ = crate::signal::kill(init, libc::SIGKILL);
             reap(init);
-            Err(other.err().unwrap_or_else(|| io::Error::other("the sandbox could not be made (see the node's log)")))
+            let mut why = String::new();
+            let _ = (&control).take(MAX_COMPLAINT).read_to_string(&mut why);
+            let other = other.err().map_or_else(|| "a strange answer".into(), |e| e.to_string());
+            Err(io::Error::other(if why.is_empty() { other } else { why }))
         }
     }
 }
@@ -167,8 +174,10 @@ fn init_main(
     at("empty root", empty_root())?;
     let body = at("clone with the home pid", clone3(0, Some(plan.pid)))?;
     if body == 0 {
-        let failed = body_main(plan, root, socket);
-        let _ = failed;
+        if let Err(e) = body_main(plan, root, socket) {
+            let mut control = control;
+            let _ = control.write_all(format!("the body: {e}").as_bytes());
+        }
         // SAFETY: ends this forked process.
         unsafe { libc::_exit(1) };
     }
@@ -206,8 +215,19 @@ fn empty_root() -> io::Result<()> {
         let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
         check(i64::from(libc::mount(tmpfs.as_ptr(), proc.as_ptr(), tmpfs.as_ptr(), flags, options.as_ptr().cast())))?;
         check(i64::from(libc::chdir(proc.as_ptr())))?;
-        check(libc::syscall(libc::SYS_pivot_root, dot.as_ptr(), dot.as_ptr()))?;
-        check(i64::from(libc::umount2(dot.as_ptr(), libc::MNT_DETACH)))?;
+        if libc::syscall(libc::SYS_pivot_root, dot.as_ptr(), dot.as_ptr()) == 0 {
+            check(i64::from(libc::umount2(dot.as_ptr(), libc::MNT_DETACH)))?;
+        } else {
+            // A machine that runs from its initial file system has a root that can't be exchanged (pivot_root(2)), only covered.
+            check(i64::from(libc::mount(
+                dot.as_ptr(),
+                slash.as_ptr(),
+                none.as_ptr(),
+                libc::MS_MOVE,
+                std::ptr::null(),
+            )))?;
+            check(i64::from(libc::chroot(dot.as_ptr())))?;
+        }
         check(i64::from(libc::chdir(slash.as_ptr())))?;
     }
     Ok(())

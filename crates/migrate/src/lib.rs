@@ -5,6 +5,7 @@
 mod area;
 pub mod channel;
 pub mod control;
+pub mod cpu;
 #[cfg(test)]
 mod fuzz;
 mod guest;

@@ -3,6 +3,7 @@
 //! Every value is a frame on one ordered TLS connection: a postcard head (an enum of this module) and a body of raw bytes.
 //! Memory is in pages of 4096 bytes; addresses are the program's.
 
+use crate::cpu::Needs;
 use serde::{Deserialize, Serialize};
 
 /// Protocol version of this build. Both sides say the range they speak and take the highest common one.
@@ -67,8 +68,8 @@ pub struct Offer {
     pub uid: u32,
     /// Command line, for people.
     pub command: String,
-    /// CPU features the process may use: all of the machines it has run on.
-    pub cpu_flags: Vec<String>,
+    /// What the program needs of the CPU.
+    pub needs: Needs,
     /// Silence after which home gives the target up, milliseconds.
     pub lost_after_ms: u64,
 }

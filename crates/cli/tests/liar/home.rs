@@ -159,7 +159,7 @@ pub fn offer() -> Offer {
         pid: PID,
         uid: 0,
         command: "a liar's".into(),
-        cpu_flags: Vec::new(),
+        needs: pando_migrate::cpu::needs(std::process::id() as i32),
         lost_after_ms: 3_000,
     }
 }

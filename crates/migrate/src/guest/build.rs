@@ -122,11 +122,8 @@ fn reason_to_decline(offer: &Offer) -> Option<String> {
             offer.version_min, offer.version_max
         ));
     }
-    let here = procfs::cpu_flags();
-    let missing: Vec<&str> =
-        offer.cpu_flags.iter().filter(|f| here.binary_search(f).is_err()).map(String::as_str).collect();
-    if !missing.is_empty() {
-        return Some(format!("this node's CPU lacks {}, which the program may already use", missing.join(" ")));
+    if let Some(why) = offer.needs.lacking() {
+        return Some(why);
     }
     if offer.pid < 2 {
         return Some("a process with pid 1 can't be moved: start the program under an init".into());

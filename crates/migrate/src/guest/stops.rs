@@ -83,7 +83,9 @@ impl Guest {
         let info = at("siginfo", tracee.siginfo())?;
         let bit = signal::bit(signal);
         let blocked = at("mask", tracee.signal_mask())? & bit != 0;
-        if self.caught & bit != 0 && !(blocked && signal::is_fault(&info)) {
+        // A program that keeps to a level may have used more all the same: home's CPU can do it.
+        let beyond_level = signal == libc::SIGILL && signal::is_fault(&info) && self.offer.needs.level.is_some();
+        if self.caught & bit != 0 && !(blocked && signal::is_fault(&info)) && !beyond_level {
             return at("deliver", tracee.cont(signal));
         }
         if !signal::is_fault(&info) && signal::default_action(signal) == DefaultAction::Ignore {
@@ -95,7 +97,10 @@ impl Guest {
             thread.undelivered.push(info);
         }
         (thread.stopped, thread.for_home) = (true, true);
-        self.want_home(format!("it gets signal {signal}, which ends it"))
+        self.want_home(match beyond_level {
+            true => "it used an instruction that this CPU lacks".into(),
+            false => format!("it gets signal {signal}, which ends it"),
+        })
     }
 
     /// A transfer that a freeze cut short, and that was to be made again, ends with what it had moved when a signal comes.

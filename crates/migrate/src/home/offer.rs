@@ -3,11 +3,12 @@
 use super::target::Request;
 use super::{Result, describe};
 use crate::control::{DeputyOrder, Destination};
+use crate::cpu;
 use crate::hold::{Holds, Side};
 use crate::layout::HOLE_BYTES;
 use crate::message::{Area, Layout, Offer, Special, VERSION};
 use pando_kernel::memory::ProcessMemory;
-use pando_kernel::procfs::{self, Mapping};
+use pando_kernel::procfs::Mapping;
 use pando_kernel::vdso;
 
 /// Where tests hold this helper.
@@ -37,7 +38,7 @@ pub(super) fn target_request(
             pid: order.pid as i32,
             uid,
             command,
-            cpu_flags: relevant_cpu_flags(),
+            needs: cpu::needs(order.pid as i32),
             lost_after_ms: order.limits.lost_after_ms,
         },
         layout: Layout {
@@ -56,17 +57,6 @@ fn vdso_of(pid: i32, maps: &[Mapping]) -> Vec<u8> {
     let got = ProcessMemory::open(pid).map_or(0, |memory| memory.read(m.start, &mut code));
     code.truncate(got);
     code
-}
-
-/// Features a program can see and use; those that only describe the machine are left out.
-fn relevant_cpu_flags() -> Vec<String> {
-    const USED: &[&str] =
-        &["sse", "ssse", "avx", "amx", "aes", "vaes", "pclmul", "vpclmul", "bmi", "adx", "sha", "fma", "f16c"];
-    const MORE: &[&str] =
-        &["popcnt", "movbe", "rdrand", "rdseed", "lzcnt", "abm", "gfni", "fsgsbase", "cx16", "xsave", "rdpid"];
-    let mut flags = procfs::cpu_flags();
-    flags.retain(|f| USED.iter().any(|p| f.starts_with(p)) || MORE.contains(&f.as_str()));
-    flags
 }
 
 /// Stack and CPU-time limits, less the time already used, and no core files: those are home's.

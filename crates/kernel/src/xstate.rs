@@ -1,0 +1,186 @@
+//! Extended register state (x87, SSE, AVX, AVX-512, AMX) in a form that does not depend on the machine.
+//!
+//! The kernel's buffer (Intel SDM 1-13.4, standard format) has each part at an offset that CPUID leaf 0xD tells and that differs between
+//! CPUs; its length differs, too, and PTRACE_SETREGSET takes no other. Between machines it travels *packed*: the 512 legacy bytes, the bit
+//! vector of the parts that are not in their initial state, then number, size and bytes of each of these.
+
+use std::arch::x86_64::__cpuid_count;
+
+/// The legacy area, the header behind it, and where the first part begins.
+const LEGACY: usize = 512;
+const BODY: usize = 576;
+/// What the machine, not the program, says in the legacy area: the mask of MXCSR, and the kernel's own words.
+const MXCSR_MASK: std::ops::Range<usize> = 28..32;
+const KERNELS: std::ops::Range<usize> = 464..512;
+/// The part with the rights of protection keys, and its value in a program that has none.
+const PKRU: u32 = 9;
+const NO_KEYS: [[u8; 4]; 2] = [0x5555_5554_u32.to_le_bytes(), [0; 4]];
+
+/// Where a part lies in the kernel's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Its bit in XCR0; 2 is AVX.
+    pub number: u32,
+    /// First byte.
+    pub offset: u32,
+    /// Bytes.
+    pub size: u32,
+}
+
+/// The parts of this machine that a program may use.
+pub fn layout() -> Vec<Part> {
+    if !std::arch::is_x86_feature_detected!("xsave") {
+        return Vec::new();
+    }
+    let enabled = enabled();
+    let part = |number: u32| {
+        let leaf = __cpuid_count(0xd, number);
+        (leaf.eax > 0 && leaf.ecx & 1 == 0).then_some(Part { number, offset: leaf.ebx, size: leaf.eax })
+    };
+    (2..63).filter(|n| enabled & 1 << n != 0).filter_map(part).collect()
+}
+
+fn enabled() -> u64 {
+    let (low, high): (u32, u32);
+    // SAFETY: xgetbv of register 0 reads a register; it exists where the xsave feature is detected, which means enabled by the kernel.
+    unsafe {
+        std::arch::asm!("xgetbv", in("ecx") 0, out("eax") low, out("edx") high, options(nomem, nostack, preserves_flags));
+    }
+    u64::from(high) << 32 | u64::from(low)
+}
+
+/// Packs what the kernel gave. None if it is not what a kernel gives.
+pub fn pack(raw: &[u8], layout: &[Part]) -> Option<Vec<u8>> {
+    let mut out = raw.get(..LEGACY)?.to_vec();
+    out[MXCSR_MASK].fill(0);
+    out[KERNELS].fill(0);
+    let used = u64::from_le_bytes(raw.get(LEGACY..LEGACY + 8)?.try_into().ok()?);
+    out.extend(used.to_le_bytes());
+    for number in (2..64).filter(|n| used & 1 << n != 0) {
+        let part = layout.iter().find(|p| p.number == number)?;
+        let bytes = raw.get(part.offset as usize..(part.offset + part.size) as usize)?;
+        out.extend(number.to_le_bytes());
+        out.extend(part.size.to_le_bytes());
+        out.extend(bytes);
+    }
+    Some(out)
+}
+
+/// Lays `packed` out over `raw`, a state of this machine that the kernel gave. The error is a sentence. `packed` may be hostile: what gets into
+/// `raw` are values of registers, which the kernel checks.
+pub fn unpack(packed: &[u8], layout: &[Part], raw: &mut [u8]) -> Result<(), String> {
+    let broken = || "the extended state is cut short".to_owned();
+    let legacy = packed.get(..LEGACY).ok_or_else(broken)?;
+    let mut rest = &packed[LEGACY..];
+    let mut used = u64::from_le_bytes(take(&mut rest, 8).ok_or_else(broken)?.try_into().map_err(|_| broken())?);
+    if raw.len() < BODY {
+        return Err("this kernel has no extended state".into());
+    }
+    raw[..MXCSR_MASK.start].copy_from_slice(&legacy[..MXCSR_MASK.start]);
+    raw[MXCSR_MASK.end..KERNELS.start].copy_from_slice(&legacy[MXCSR_MASK.end..KERNELS.start]);
+    raw[LEGACY..].fill(0);
+    for number in (2..64).filter(|n| used & 1 << n != 0).collect::<Vec<u32>>() {
+        let head = take(&mut rest, 8).ok_or_else(broken)?;
+        let (named, size) = head.split_at(4);
+        if named != number.to_le_bytes() {
+            return Err(format!("the extended state has no part {number}, or another one in its place"));
+        }
+        let size = u32::from_le_bytes(size.try_into().map_err(|_| broken())?);
+        let bytes = take(&mut rest, size as usize).ok_or_else(broken)?;
+        match layout.iter().find(|p| p.number == number && p.size == size) {
+            Some(part) => raw
+                .get_mut(part.offset as usize..(part.offset + part.size) as usize)
+                .ok_or_else(broken)?
+                .copy_from_slice(bytes),
+            None if number == PKRU && bytes.get(..4).is_some_and(|b| NO_KEYS.iter().any(|n| n == b)) => {
+                used &= !(1 << PKRU);
+            }
+            None => {
+                return Err(format!("registers are in use that this CPU lacks (part {number} of the extended state)"));
+            }
+        }
+    }
+    raw[LEGACY..LEGACY + 8].copy_from_slice(&used.to_le_bytes());
+    if rest.is_empty() { Ok(()) } else { Err("the extended state has more parts than it says".into()) }
+}
+
+fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
+    let (front, back) = rest.split_at_checked(count)?;
+    *rest = back;
+    Some(front)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: [Part; 2] = [Part { number: 2, offset: 576, size: 16 }, Part { number: 5, offset: 1088, size: 8 }];
+    const THERE: [Part; 2] = [Part { number: 2, offset: 576, size: 16 }, Part { number: 5, offset: 832, size: 8 }];
+
+    fn state(parts: &[Part], length: usize) -> Vec<u8> {
+        let mut raw: Vec<u8> = (0..length).map(|i| i as u8 | 1).collect();
+        let used = parts.iter().fold(3u64, |set, p| set | 1 << p.number);
+        raw[LEGACY..BODY].fill(0);
+        raw[LEGACY..LEGACY + 8].copy_from_slice(&used.to_le_bytes());
+        raw
+    }
+
+    #[test]
+    fn parts_find_their_place_on_another_machine_and_back() {
+        let raw = state(&HERE, 1096);
+        let packed = pack(&raw, &HERE).unwrap();
+        let mut there = state(&[], 840);
+        let kernels = there[KERNELS].to_vec();
+        unpack(&packed, &THERE, &mut there).unwrap();
+        assert_eq!(there[832..840], raw[1088..1096]);
+        assert_eq!(there[..28], raw[..28]);
+        assert_eq!(there[KERNELS], kernels[..], "the kernel's own words stay");
+        let mut back = state(&[], 1096);
+        unpack(&pack(&there, &THERE).unwrap(), &HERE, &mut back).unwrap();
+        assert_eq!(pack(&back, &HERE).unwrap(), packed);
+    }
+
+    #[test]
+    fn what_a_machine_lacks_is_refused_unless_it_is_unused() {
+        let mut there = state(&[], 592);
+        let packed = pack(&state(&HERE, 1096), &HERE).unwrap();
+        assert!(unpack(&packed, &THERE[..1], &mut there).unwrap_err().contains("part 5"));
+        let packed = pack(&state(&HERE[..1], 1096), &HERE).unwrap();
+        unpack(&packed, &THERE[..1], &mut there).unwrap();
+    }
+
+    #[test]
+    fn nobody_misses_protection_keys_that_are_not_used() {
+        let keys = [Part { number: PKRU, offset: 576, size: 8 }];
+        let mut raw = state(&keys, 584);
+        let mut there = state(&[], 592);
+        assert!(unpack(&pack(&raw, &keys).unwrap(), &[], &mut there).unwrap_err().contains("part 9"));
+        raw[576..580].copy_from_slice(&NO_KEYS[0]);
+        unpack(&pack(&raw, &keys).unwrap(), &[], &mut there).unwrap();
+        assert_eq!(there[LEGACY], 3);
+    }
+
+    #[test]
+    fn bytes_that_nobody_packed_are_an_error_and_no_panic() {
+        let packed = pack(&state(&HERE, 1096), &HERE).unwrap();
+        let mut there = state(&[], 1096);
+        for cut in 0..packed.len() {
+            assert!(unpack(&packed[..cut], &HERE, &mut there).is_err(), "{cut}");
+        }
+        bolero::check!().with_type::<(Vec<u8>, bool)>().for_each(|(bytes, behind)| {
+            let mut any = if *behind { packed[..LEGACY].to_vec() } else { Vec::new() };
+            any.extend(bytes);
+            let mut there = state(&[], 1096);
+            let _ = unpack(&any, &HERE, &mut there);
+            let _ = pack(bytes, &HERE);
+        });
+    }
+
+    #[test]
+    fn this_machine_is_understood() {
+        let parts = layout();
+        assert!(parts.iter().all(|p| p.offset as usize >= BODY), "{parts:?}");
+        let avx = std::arch::is_x86_feature_detected!("avx");
+        assert_eq!(parts.iter().any(|p| (p.number, p.offset, p.size) == (2, 576, 256)), avx);
+    }
+}
