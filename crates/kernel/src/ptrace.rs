@@ -11,6 +11,8 @@ pub type Registers = libc::user_regs_struct;
 
 /// `NT_X86_XSTATE` (elf.h).
 const NT_X86_XSTATE: usize = 0x202;
+/// The legacy area alone.
+const NT_PRFPREG: usize = 2;
 const GETSIGMASK: libc::c_uint = 0x420a;
 const SETSIGMASK: libc::c_uint = 0x420b;
 const GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
@@ -130,19 +132,36 @@ impl Tracee {
     }
 
     fn raw_xstate(self) -> io::Result<Vec<u8>> {
+        match self.register_set(NT_X86_XSTATE) {
+            // A CPU without xsave has the legacy area only.
+            Err(e) if e.raw_os_error() == Some(libc::ENODEV) => Ok(xstate::from_legacy(self.register_set(NT_PRFPREG)?)),
+            other => other,
+        }
+    }
+
+    fn register_set(self, which: usize) -> io::Result<Vec<u8>> {
         let mut buf = vec![0u8; 65536];
         let mut iov = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
-        self.request(libc::PTRACE_GETREGSET, NT_X86_XSTATE, &raw mut iov as usize)?;
+        self.request(libc::PTRACE_GETREGSET, which, &raw mut iov as usize)?;
         buf.truncate(iov.iov_len);
         Ok(buf)
+    }
+
+    fn set_register_set(self, which: usize, bytes: &mut [u8]) -> io::Result<()> {
+        let mut iov = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+        self.request(libc::PTRACE_SETREGSET, which, &raw mut iov as usize).map(drop)
     }
 
     /// Sets the extended state, packed.
     pub fn set_xstate(self, packed: &[u8]) -> io::Result<()> {
         let mut state = self.raw_xstate()?;
         xstate::unpack(packed, &xstate::layout(), &mut state).map_err(io::Error::other)?;
-        let mut iov = libc::iovec { iov_base: state.as_mut_ptr().cast(), iov_len: state.len() };
-        self.request(libc::PTRACE_SETREGSET, NT_X86_XSTATE, &raw mut iov as usize).map(drop)
+        match self.set_register_set(NT_X86_XSTATE, &mut state) {
+            Err(e) if e.raw_os_error() == Some(libc::ENODEV) => {
+                self.set_register_set(NT_PRFPREG, &mut state[..xstate::LEGACY])
+            }
+            other => other,
+        }
     }
 
     /// Blocked signals.

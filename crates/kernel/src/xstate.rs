@@ -7,7 +7,7 @@
 use std::arch::x86_64::__cpuid_count;
 
 /// The legacy area, the header behind it, and where the first part begins.
-const LEGACY: usize = 512;
+pub const LEGACY: usize = 512;
 const BODY: usize = 576;
 /// What the machine, not the program, says in the legacy area: the mask of MXCSR, and the kernel's own words.
 const MXCSR_MASK: std::ops::Range<usize> = 28..32;
@@ -47,6 +47,13 @@ fn enabled() -> u64 {
         std::arch::asm!("xgetbv", in("ecx") 0, out("eax") low, out("edx") high, options(nomem, nostack, preserves_flags));
     }
     u64::from(high) << 32 | u64::from(low)
+}
+
+/// The state of a CPU that has nothing but the legacy area.
+pub fn from_legacy(mut raw: Vec<u8>) -> Vec<u8> {
+    raw.resize(BODY, 0);
+    raw[LEGACY] = 3;
+    raw
 }
 
 /// Packs what the kernel gave. None if it is not what a kernel gives.
