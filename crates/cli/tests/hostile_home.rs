@@ -206,7 +206,12 @@ fn answers_that_make_no_sense() {
     visit.say(&Down::Output(DATA), &[1; 100]);
     visit.refuses("output at");
     let beginning = Beginning::of(&FOREVER);
-    let places = [Down::Offer(offer()), Down::Clock(1, 2), Down::Prepare(layout()), Down::Areas(layout().areas)];
+    let places = [
+        Down::Offer(offer()),
+        Down::Clock { monotonic: 1, boottime: 2, realtime: 3 },
+        Down::Prepare(layout()),
+        Down::Areas(layout().areas),
+    ];
     let threads = [Down::Thread(9, Box::default()), Down::Undelivered, Down::Start(Box::new(beginning.start))];
     for down in places.into_iter().chain(threads) {
         let mut visit = Visit::running(&FOREVER);

@@ -20,6 +20,11 @@ pub fn boottime_ns() -> u64 {
     read(libc::CLOCK_BOOTTIME)
 }
 
+/// `CLOCK_REALTIME`.
+pub fn realtime_ns() -> u64 {
+    read(libc::CLOCK_REALTIME)
+}
+
 /// CPU time of another process (the clock id encoding of `clock_getcpuclockid`).
 pub fn process_cpu_ns(pid: i32) -> u64 {
     read((!pid << 3) | 2)

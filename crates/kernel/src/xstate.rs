@@ -14,7 +14,7 @@ const MXCSR_MASK: std::ops::Range<usize> = 28..32;
 const KERNELS: std::ops::Range<usize> = 464..512;
 /// The part with the rights of protection keys, and its value in a program that has none.
 const PKRU: u32 = 9;
-const NO_KEYS: [[u8; 4]; 2] = [0x5555_5554_u32.to_le_bytes(), [0; 4]];
+const NO_KEYS: [u8; 4] = 0x5555_5554_u32.to_le_bytes();
 
 /// Where a part lies in the kernel's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,9 +99,7 @@ pub fn unpack(packed: &[u8], layout: &[Part], raw: &mut [u8]) -> Result<(), Stri
                 .get_mut(part.offset as usize..(part.offset + part.size) as usize)
                 .ok_or_else(broken)?
                 .copy_from_slice(bytes),
-            None if number == PKRU && bytes.get(..4).is_some_and(|b| NO_KEYS.iter().any(|n| n == b)) => {
-                used &= !(1 << PKRU);
-            }
+            None if is_unused(number, bytes) => used &= !(1 << number),
             None => {
                 return Err(format!("registers are in use that this CPU lacks (part {number} of the extended state)"));
             }
@@ -109,6 +107,11 @@ pub fn unpack(packed: &[u8], layout: &[Part], raw: &mut [u8]) -> Result<(), Stri
     }
     raw[LEGACY..LEGACY + 8].copy_from_slice(&used.to_le_bytes());
     if rest.is_empty() { Ok(()) } else { Err("the extended state has more parts than it says".into()) }
+}
+
+/// All zeroes is the initial state of every part (SDM 1-13.6), whether the CPU noticed or not.
+fn is_unused(number: u32, bytes: &[u8]) -> bool {
+    bytes.iter().all(|b| *b == 0) || (number == PKRU && bytes.starts_with(&NO_KEYS))
 }
 
 fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
@@ -154,6 +157,10 @@ mod tests {
         assert!(unpack(&packed, &THERE[..1], &mut there).unwrap_err().contains("part 5"));
         let packed = pack(&state(&HERE[..1], 1096), &HERE).unwrap();
         unpack(&packed, &THERE[..1], &mut there).unwrap();
+        let mut zeroes = state(&HERE, 1096);
+        zeroes[1088..].fill(0);
+        unpack(&pack(&zeroes, &HERE).unwrap(), &THERE[..1], &mut there).unwrap();
+        assert_eq!(there[LEGACY], 7, "part 5 is in its initial state");
     }
 
     #[test]
@@ -162,7 +169,7 @@ mod tests {
         let mut raw = state(&keys, 584);
         let mut there = state(&[], 592);
         assert!(unpack(&pack(&raw, &keys).unwrap(), &[], &mut there).unwrap_err().contains("part 9"));
-        raw[576..580].copy_from_slice(&NO_KEYS[0]);
+        raw[576..580].copy_from_slice(&NO_KEYS);
         unpack(&pack(&raw, &keys).unwrap(), &[], &mut there).unwrap();
         assert_eq!(there[LEGACY], 3);
     }

@@ -196,7 +196,14 @@ pub enum Down {
     /// Will you take it?
     Offer(Offer),
     /// Home's clocks, nanoseconds: monotonic, boot time.
-    Clock(u64, u64),
+    Clock {
+        /// CLOCK_MONOTONIC.
+        monotonic: u64,
+        /// CLOCK_BOOTTIME.
+        boottime: u64,
+        /// CLOCK_REALTIME.
+        realtime: u64,
+    },
     /// Make the sandbox.
     Prepare(Layout),
     /// Pages, asked for or not.

@@ -20,6 +20,8 @@ pando-suite [NAME...] [options]     runs the programs whose names contain NAME (
   --fail-fast                       stop at the first failure
   --by-command                      move by `pando move` instead of the node's API
   --keep                            leave the testbed there at the end
+  --testbed NAME                    use one that is there already
+  --places NODE,NODE,home           where programs are sent (all nodes)
   --list                            only print the names
 The last line says what failed and the seed; what failed runs printed is kept, with its reference beside it.";
 
@@ -34,6 +36,8 @@ struct Options {
     fail_fast: bool,
     by_command: bool,
     keep: bool,
+    testbed: Option<String>,
+    places: Vec<String>,
     list: bool,
 }
 
@@ -49,6 +53,8 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         fail_fast: false,
         by_command: false,
         keep: false,
+        testbed: None,
+        places: Vec::new(),
         list: false,
     };
     while let Some(arg) = args.next() {
@@ -65,6 +71,8 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
             "--fail-fast" => options.fail_fast = true,
             "--by-command" => options.by_command = true,
             "--keep" => options.keep = true,
+            "--testbed" => options.testbed = Some(value()?),
+            "--places" => options.places = value()?.split(',').map(String::from).collect(),
             "--list" => options.list = true,
             _ if arg.starts_with('-') => return Err(format!("{arg}?\n{USAGE}")),
             _ => options.names.push(arg),
@@ -142,6 +150,22 @@ fn summary(reports: &[Report], seed: u64) {
     }
 }
 
+/// Where programs are moved.
+fn place(options: &Options) -> Result<Testbed, String> {
+    if let Some(why) = testbed::missing() {
+        return Err(why);
+    }
+    let own = format!("suite-{}", std::process::id());
+    let mut testbed = match &options.testbed {
+        Some(name) => Testbed::existing(&pando::find()?, name)?,
+        None => Testbed::up(&pando::find()?, &own, 3, options.keep)?,
+    };
+    testbed.by_command = options.by_command;
+    testbed.places.clone_from(&options.places);
+    println!("testbed {}, seed {}", testbed.name, options.seed);
+    Ok(testbed)
+}
+
 fn work(options: &Options) -> Result<bool, String> {
     let suite = Suite::new(options.seed).map_err(|e| e.to_string())?;
     let tasks = tasks(options, &suite)?;
@@ -150,19 +174,7 @@ fn work(options: &Options) -> Result<bool, String> {
         return Ok(true);
     }
     let moving = options.modes.iter().any(|m| *m != Mode::Unmoved);
-    let testbed = match moving {
-        true => {
-            if let Some(why) = testbed::missing() {
-                return Err(why);
-            }
-            let name = format!("suite-{}", std::process::id());
-            let mut testbed = Testbed::up(&pando::find()?, &name, 3, options.keep)?;
-            testbed.by_command = options.by_command;
-            println!("testbed {name}, seed {}", options.seed);
-            Some(testbed)
-        }
-        false => None,
-    };
+    let testbed = if moving { Some(place(options)?) } else { None };
     let mover: &dyn Mover = testbed.as_ref().map_or(&Still, |t| t);
     let mut reports = Vec::new();
     pool::each(

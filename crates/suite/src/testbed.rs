@@ -31,6 +31,8 @@ pub struct Testbed {
     pub nodes: Vec<NodeInfo>,
     /// Move by the command line instead of the API.
     pub by_command: bool,
+    /// Where programs are sent; all nodes if none are named.
+    pub places: Vec<String>,
     /// Takes the testbed down when its standard input ends.
     guard: Option<Child>,
 }
@@ -58,8 +60,7 @@ impl Testbed {
         keep: bool,
         config: Option<&Path>,
     ) -> Result<Testbed, String> {
-        let mut testbed =
-            Testbed { pando: pando.into(), name: name.into(), nodes: Vec::new(), by_command: false, guard: None };
+        let mut testbed = Testbed::named(pando, name);
         if !keep {
             let down = "trap '' INT TERM HUP; read x; exec \"$0\" testbed down --name \"$1\"";
             let guard = Command::new("sh")
@@ -77,6 +78,18 @@ impl Testbed {
         testbed.pando(&["testbed", "up", &nodes].into_iter().chain(more).collect::<Vec<_>>())?;
         testbed.look()?;
         Ok(testbed)
+    }
+
+    /// One that is there, and stays there.
+    pub fn existing(pando: &Path, name: &str) -> Result<Testbed, String> {
+        let mut testbed = Testbed::named(pando, name);
+        testbed.look()?;
+        Ok(testbed)
+    }
+
+    fn named(pando: &Path, name: &str) -> Testbed {
+        let (pando, name) = (pando.into(), name.into());
+        Testbed { pando, name, nodes: Vec::new(), by_command: false, places: Vec::new(), guard: None }
     }
 
     /// Runs `pando ARGS --name NAME`; gives its standard output.
@@ -156,6 +169,9 @@ impl Mover for Testbed {
     }
 
     fn destinations(&self) -> Vec<String> {
+        if !self.places.is_empty() {
+            return self.places.clone();
+        }
         let others = self.nodes.iter().skip(1).map(|n| n.name.clone());
         others.chain(["home".to_string()]).collect()
     }

@@ -217,7 +217,14 @@ impl Visit {
         assert!(matches!(self.hear().unwrap().0, Up::Agree { .. }));
         for _ in 0..CLOCK_QUESTIONS {
             assert!(matches!(self.hear().unwrap().0, Up::AskClock));
-            self.say(&Down::Clock(clock::monotonic_ns(), clock::boottime_ns()), &[]);
+            self.say(
+                &Down::Clock {
+                    monotonic: clock::monotonic_ns(),
+                    boottime: clock::boottime_ns(),
+                    realtime: clock::realtime_ns(),
+                },
+                &[],
+            );
         }
         self.say(&Down::Prepare(layout), &[]);
     }

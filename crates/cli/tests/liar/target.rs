@@ -87,7 +87,7 @@ pub fn prepared(chan: &mut Channel) -> Layout {
     chan.send(&Up::Agree { version: VERSION, node: "liar".into() }, &[]).unwrap();
     for _ in 0..CLOCK_QUESTIONS {
         chan.send(&Up::AskClock, &[]).unwrap();
-        assert!(matches!(chan.wait::<Down>(PATIENCE).unwrap().0, Down::Clock(..)));
+        assert!(matches!(chan.wait::<Down>(PATIENCE).unwrap().0, Down::Clock { .. }));
     }
     match chan.wait::<Down>(PATIENCE).unwrap().0 {
         Down::Prepare(layout) => layout,

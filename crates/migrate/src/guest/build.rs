@@ -1,5 +1,6 @@
 //! From an unread connection to a guest that runs.
 
+use super::clocks;
 use super::thread::{Arriving, GuestThread, Threads};
 use super::{Guest, GuestError, Leaving, Result, at};
 use crate::area::{AreaMap, Backing};
@@ -8,9 +9,7 @@ use crate::control::{GuestOrder, Report};
 use crate::hold::{Holds, Side};
 use crate::layout::{HOLE_BYTES, SCRATCH, TOP};
 use crate::link::Link;
-use crate::message::{
-    Area, CLOCK_QUESTIONS, Context, Down, Layout, MAX_AREAS, Offer, Special, Start, Up, VERSION, said,
-};
+use crate::message::{Area, Context, Down, Layout, MAX_AREAS, Offer, Special, Start, Up, VERSION, said};
 use pando_kernel::inject::{self, Call, call};
 use pando_kernel::memory::ProcessMemory;
 use pando_kernel::notify::{self, Allowed, Listener};
@@ -31,8 +30,6 @@ const MAX_SPECIAL: u64 = 1 << 20;
 const FIRST_UID: u32 = 0x7000_0000;
 /// The longest wait for this machine's clock to reach what the program has seen, nanoseconds.
 const MAX_BEHIND_NS: i64 = 1_000_000_000;
-/// Differences of two clock readings below this say nothing, nanoseconds.
-const NOISE_NS: u64 = 10_000_000;
 /// System calls that the injected code may make once the filter is in force, beside threads: only the guest's own map and timers, and what the
 /// kernel keeps for a thread.
 const HELPER_CALLS: [u32; 14] = [
@@ -83,14 +80,14 @@ fn take_in(order: GuestOrder, mut chan: Channel, link: &mut Link) -> Result<Opti
     }
     Holds::new(order.holds.as_deref(), Side::Guest, offer.pid).at("connect");
     if let Some(why) = order.refuse.clone().or_else(|| reason_to_decline(&offer)).map(|why| said(&why)) {
-        chan.send(&Up::Decline(why.clone()), &[])?;
-        chan.drain(Duration::from_secs(1));
-        link.log("info", format!("declined process {} of {}: {why}", offer.pid, offer.home));
-        return Ok(None);
+        return decline(&offer, &mut chan, link, why);
     }
     let limit = Duration::from_millis(order.limits.prepare_ms);
     chan.send(&Up::Agree { version: VERSION, node: order.node.clone() }, &[])?;
-    let (monotonic, boottime) = clock_offsets(&mut chan, limit)?;
+    let (monotonic, boottime) = match clocks::compare(&mut chan, limit)? {
+        Ok(offsets) => offsets,
+        Err(why) => return decline(&offer, &mut chan, link, why),
+    };
     let (Down::Prepare(layout), _) = chan.wait::<Down>(limit)? else {
         return Err(protocol("a layout was expected".into()));
     };
@@ -115,6 +112,13 @@ fn take_in(order: GuestOrder, mut chan: Channel, link: &mut Link) -> Result<Opti
     }
 }
 
+fn decline(offer: &Offer, chan: &mut Channel, link: &mut Link, why: String) -> Result<Option<Guest>> {
+    chan.send(&Up::Decline(why.clone()), &[])?;
+    chan.drain(Duration::from_secs(1));
+    link.log("info", format!("declined process {} of {}: {why}", offer.pid, offer.home));
+    Ok(None)
+}
+
 fn reason_to_decline(offer: &Offer) -> Option<String> {
     if !(offer.version_min..=offer.version_max).contains(&VERSION) {
         return Some(format!(
@@ -129,33 +133,6 @@ fn reason_to_decline(offer: &Offer) -> Option<String> {
         return Some("a process with pid 1 can't be moved: start the program under an init".into());
     }
     None
-}
-
-/// Offsets that make this machine's clocks read as home's, by the fastest of a few round trips.
-fn clock_offsets(chan: &mut Channel, limit: Duration) -> Result<(i64, i64)> {
-    let mut best = (u64::MAX, 0);
-    // Boot time less monotonic time: each is constant, and the smallest sample is the one that nothing came between.
-    let (mut asleep_home, mut asleep_here) = (i64::MAX, i64::MAX);
-    for _ in 0..CLOCK_QUESTIONS {
-        let sent = clock::monotonic_ns();
-        chan.send(&Up::AskClock, &[])?;
-        let (Down::Clock(monotonic, boottime), _) = chan.wait::<Down>(limit)? else {
-            return Err(GuestError::Protocol("a clock was expected".into()));
-        };
-        let (now, boot) = (clock::monotonic_ns(), clock::boottime_ns());
-        asleep_home = asleep_home.min(boottime.wrapping_sub(monotonic) as i64);
-        asleep_here = asleep_here.min(boot.wrapping_sub(now) as i64);
-        if now - sent < best.0 {
-            // Home read its clock some time after we asked: so this is never ahead of it, and the way back never goes back in time.
-            let (low, high) =
-                ((monotonic as i64).wrapping_sub(now as i64), (monotonic as i64).wrapping_sub(sent as i64));
-            // Clocks that may be equal (two nodes on one machine) are taken as equal.
-            best = (now - sent, if low <= 0 && high >= 0 { 0 } else { low });
-        }
-    }
-    let asleep = asleep_home.wrapping_sub(asleep_here);
-    let asleep = if asleep.unsigned_abs() < NOISE_NS { 0 } else { asleep };
-    Ok((best.1, best.1.wrapping_add(asleep)))
 }
 
 fn check_layout(layout: &Layout) -> Result<()> {

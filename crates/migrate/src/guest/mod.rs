@@ -3,6 +3,7 @@
 mod birth;
 mod build;
 mod calls;
+mod clocks;
 mod faults;
 mod fork;
 mod leave;
@@ -304,7 +305,7 @@ impl Guest {
             Down::End => Err(GuestError::Ended),
             Down::Ping => Ok(()),
             Down::Offer(_)
-            | Down::Clock(..)
+            | Down::Clock { .. }
             | Down::Prepare(_)
             | Down::Areas(_)
             | Down::Undelivered

@@ -59,7 +59,11 @@ pub(crate) fn prepare(request: Request) -> Result<Prepared> {
         match chan.wait::<Up>(left).map_err(failed)?.0 {
             Up::Agree { .. } => {}
             Up::AskClock if questions < CLOCK_QUESTIONS => {
-                let clocks = Down::Clock(clock::monotonic_ns(), clock::boottime_ns());
+                let clocks = Down::Clock {
+                    monotonic: clock::monotonic_ns(),
+                    boottime: clock::boottime_ns(),
+                    realtime: clock::realtime_ns(),
+                };
                 chan.send(&clocks, &[]).map_err(failed)?;
                 questions += 1;
                 if questions == CLOCK_QUESTIONS {
