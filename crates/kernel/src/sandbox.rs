@@ -158,6 +158,8 @@ fn init_main(
     control: &UnixStream,
 ) -> Result<(), Step> {
     at("die with the helper", die_with_parent())?;
+    // Where memory runs out, guests are ended before what belongs to this machine.
+    at("oom_score_adj", std::fs::write("/proc/self/oom_score_adj", "1000"))?;
     if !root {
         at("setgroups", std::fs::write("/proc/self/setgroups", "deny"))?;
         at("uid_map", std::fs::write("/proc/self/uid_map", format!("{} {} 1", outer.0, outer.0)))?;
@@ -212,7 +214,7 @@ fn empty_root() -> io::Result<()> {
             libc::MS_REC | libc::MS_PRIVATE,
             std::ptr::null(),
         )))?;
-        let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+        let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC | libc::MS_RDONLY;
         check(i64::from(libc::mount(tmpfs.as_ptr(), proc.as_ptr(), tmpfs.as_ptr(), flags, options.as_ptr().cast())))?;
         check(i64::from(libc::chdir(proc.as_ptr())))?;
         if libc::syscall(libc::SYS_pivot_root, dot.as_ptr(), dot.as_ptr()) == 0 {

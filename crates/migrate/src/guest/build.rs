@@ -1,5 +1,6 @@
 //! From an unread connection to a guest that runs.
 
+use super::room::{self, Room};
 use super::thread::{Arriving, GuestThread, Threads};
 use super::{Guest, GuestError, Leaving, Result, at};
 use crate::area::{AreaMap, Backing};
@@ -33,15 +34,14 @@ const FIRST_UID: u32 = 0x7000_0000;
 const MAX_BEHIND_NS: i64 = 1_000_000_000;
 /// Differences of two clock readings below this say nothing, nanoseconds.
 const NOISE_NS: u64 = 10_000_000;
-/// System calls that the injected code may make once the filter is in force, beside threads: only the guest's own map and timers, and what the
+/// System calls that the injected code may make once the filter is in force, beside threads and private memory: only the guest's own map and timers, and what the
 /// kernel keeps for a thread.
-const HELPER_CALLS: [u32; 14] = [
+const HELPER_CALLS: [u32; 13] = [
     libc::SYS_rseq as u32,
     libc::SYS_set_robust_list as u32,
     libc::SYS_get_robust_list as u32,
     libc::SYS_set_tid_address as u32,
     libc::SYS_sigaltstack as u32,
-    libc::SYS_mmap as u32,
     libc::SYS_mprotect as u32,
     libc::SYS_munmap as u32,
     libc::SYS_mremap as u32,
@@ -101,7 +101,7 @@ fn take_in(order: GuestOrder, mut chan: Channel, link: &mut Link) -> Result<Opti
         hole: layout.hole,
         monotonic_offset: monotonic,
         boottime_offset: boottime,
-        limits: layout.limits.clone(),
+        limits: layout.limits.iter().copied().chain(room::resource_limits(&order.limits)).collect(),
     };
     let mut guest = prepare(order, offer, chan, &plan, &layout)?;
     guest.link = std::mem::replace(link, Link::new(""));
@@ -224,10 +224,10 @@ fn prepare(order: GuestOrder, offer: Offer, chan: Channel, plan: &Plan, layout: 
         }
         let memory = at("the guest's memory", ProcessMemory::open(body.pid))?;
         let pagemap = at("the guest's pagemap", Pagemap::open(body.pid))?;
-        Ok((memory, pagemap))
+        Ok((memory, pagemap, at("its control group", Room::new(&order.limits, &body))?))
     })();
     let uffd = at("duplicate the userfaultfd", body.uffd.try_clone()).and_then(|fd| at("userfaultfd", Uffd::new(fd)));
-    let ((memory, pagemap), uffd) = match built.and_then(|b| uffd.map(|u| (b, u))) {
+    let ((memory, pagemap, room), uffd) = match built.and_then(|b| uffd.map(|u| (b, u))) {
         Ok(parts) => parts,
         Err(e) => {
             let _ = signal::kill(body.init, libc::SIGKILL);
@@ -266,6 +266,7 @@ fn prepare(order: GuestOrder, offer: Offer, chan: Channel, plan: &Plan, layout: 
         stubs: Vec::new(),
         cpu_before_ns: 0,
         leaving: Leaving::No,
+        room,
         fork: None,
         wants_home: false,
         reported: now,
@@ -300,7 +301,12 @@ impl Guest {
                 (Down::Start(start), _) => break start,
                 (Down::Areas(areas), _) if !std::mem::replace(&mut adjusted, true) => self.adjust(&regs, &areas)?,
                 (Down::Undelivered, body) => arriving.signals(&body)?,
-                (Down::Thread(tid, context), xstate) => arriving.thread(tid, *context, xstate)?,
+                (Down::Thread(tid, context), xstate) => {
+                    arriving.thread(tid, *context, xstate)?;
+                    if let Some(why) = self.too_many_threads(arriving.threads.len()) {
+                        return Err(GuestError::NoRoom(why));
+                    }
+                }
                 (Down::Pages(runs), body) => self.install(&runs, &body)?,
                 (Down::Ping, _) => {}
                 (Down::End, _) => return Err(GuestError::Ended),

@@ -7,6 +7,7 @@ mod faults;
 mod fork;
 mod leave;
 mod mirror;
+mod room;
 mod stops;
 mod thread;
 
@@ -25,6 +26,7 @@ use pando_kernel::pagemap::Pagemap;
 use pando_kernel::sandbox::Body;
 use pando_kernel::uffd::Uffd;
 use pando_kernel::{clock, inject, poll, ptrace, signal};
+use room::Room;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -54,6 +56,12 @@ pub(crate) enum GuestError {
     /// The program made a thread by the engine's own code.
     #[error("a thread that the program made behind our back ({0})")]
     Smuggled(String),
+    /// It has taken too much memory, and home leaves it here.
+    #[error("it took all the memory that a guest gets here, {0}, and its home did not take it back")]
+    Full(String),
+    /// It needs more than there is for it.
+    #[error("{0}")]
+    NoRoom(String),
     /// The normal end.
     #[error("home ended it")]
     Ended,
@@ -150,6 +158,7 @@ pub(crate) struct Guest {
     stubs: Vec<u64>,
     cpu_before_ns: u64,
     leaving: Leaving,
+    room: Room,
     /// A process is being made.
     fork: Option<Fork>,
     wants_home: bool,
@@ -208,9 +217,11 @@ impl Guest {
                 [chan, (self.children.as_raw_fd(), false), (self.uffd.raw(), false), (listener, false), (link, false)];
             let busy = self.leaving.busy() && !self.map_is_changing() || self.fork.as_ref().is_some_and(Fork::is_busy);
             let at_once = busy && !self.chan.wants_write();
-            let timeout = if at_once || !self.stash.is_empty() || self.chan.has_frame() { 0 } else { 250_000 };
+            let idle = self.room.look_within().as_micros() as i64;
+            let timeout = if at_once || !self.stash.is_empty() || self.chan.has_frame() { 0 } else { idle };
             ready = at("poll", poll::wait(&fds, timeout))?;
             self.heartbeat()?;
+            self.watch_memory()?;
         }
     }
 
@@ -384,6 +395,7 @@ impl Guest {
             Err(e @ (GuestError::Home(_) | GuestError::Lost(_))) => {
                 ("lost", "warn", format!("its home {} is out of reach: {e}; its guest here was ended", self.offer.home))
             }
+            Err(GuestError::Died(_)) if let Some(why) = self.room.out_of_memory() => ("failed", "error", why),
             Err(e) => ("failed", "error", said(&e.to_string())),
         };
         if outcome == "failed" {
