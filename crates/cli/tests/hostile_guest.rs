@@ -8,6 +8,7 @@ use pando_kernel::inject::THREAD_FLAGS;
 use pando_migrate::message::{Down, Run, Up};
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::{Path, PathBuf};
 
 const PAGE: u64 = 4096;
 /// Words of `user_regs_struct`.
@@ -230,13 +231,16 @@ fn nothing_of_this_machine_is_in_the_sandbox() {
     visit.ends_content();
 }
 
-/// Asks for 4 GiB and writes to each page of them.
-fn glutton() -> Vec<u8> {
+/// Asks for 4 GiB, counts so far, and writes to each page of them.
+fn glutton(patience: u64) -> Vec<u8> {
     let mut code = vec![0x48, 0xb8];
     code.extend((libc::SYS_mmap as u64).to_le_bytes());
     code.extend([0x31, 0xff, 0x48, 0xbe]);
     code.extend((4u64 << 30).to_le_bytes());
     code.extend([0xba, 3, 0, 0, 0, 0x41, 0xba, 0x22, 0, 0, 0, 0x0f, 0x05]);
+    code.extend([0x48, 0xb9]);
+    code.extend(patience.to_le_bytes());
+    code.extend([0x48, 0xff, 0xc9, 0x75, 0xfb]); // 1: dec rcx; jnz 1
     // 1: mov byte [rax], 1; add rax, 4096; jmp 1
     code.extend([0xc6, 0x00, 0x01, 0x48, 0x05, 0, 0x10, 0, 0, 0xeb, 0xf5]);
     code
@@ -249,13 +253,13 @@ fn memory_has_a_limit() {
     }
     let mut visit = Visit::with(|l| (l.guest_memory_mb, l.lost_after_ms) = (64, 1_500));
     visit.is_prepared();
-    visit.has_begun(&Beginning::of(&glutton()));
+    visit.has_begun(&Beginning::of(&glutton(1)));
     let (seq, nr, _) = visit.call();
     assert_eq!(nr as i64, libc::SYS_mmap);
     visit.reply(seq, 0x7000_0000_0000);
     // An honest home would take it back now.
     let why = visit.wait_for(|up, _| if let Up::WantHome(why) = up { Some(why) } else { None });
-    assert!(why.contains("a guest gets 64 MiB"), "{why}");
+    assert!(why.contains("than a guest gets here, 64 MiB"), "{why}");
     let (_, body) = visit.sandbox();
     let used = || pando_kernel::procfs::footprint(body as i32) >> 20;
     liar::until("it stands still", || {
@@ -298,7 +302,7 @@ fn threads_have_a_limit() {
             _ => {}
         }
     };
-    assert!(why.contains("a guest gets 10 here"), "{why}");
+    assert!(why.contains("than a guest gets here, 10"), "{why}");
     let (_, body) = visit.sandbox();
     let threads = fs::read_dir(format!("/proc/{body}/task")).unwrap().count() as u32;
     assert!((MOST..=2 * MOST).contains(&threads), "{threads}");
@@ -312,7 +316,23 @@ fn threads_have_a_limit() {
     let mut beginning = Beginning::of(&FOREVER);
     (100..100 + MOST as i32).for_each(|tid| beginning.add_thread(tid));
     visit.begin(&beginning);
-    visit.refuses("it has 11 threads, and a guest gets 10 here");
+    visit.refuses("more threads than a guest gets here, 10");
+}
+
+/// The groups of the guest, as `/proc/PID/cgroup` has them; where there are none the test is skipped.
+fn groups_of(test: &str, visit: &Visit) -> Vec<(String, PathBuf)> {
+    let (_, body) = visit.sandbox();
+    let all = fs::read_to_string(format!("/proc/{body}/cgroup")).unwrap();
+    let name = format!("pando-guest-{}", visit.guest.pid());
+    let ours = all.lines().filter(|l| l.ends_with(&name)).map(|line| {
+        let (controller, path) = line.split_once(':').unwrap().1.split_once(':').unwrap();
+        (controller.to_string(), Path::new("/sys/fs/cgroup").join(controller).join(path.trim_start_matches('/')))
+    });
+    let ours: Vec<_> = ours.collect();
+    if ours.is_empty() {
+        eprintln!("SKIPPED {test}: no control group can be made here:\n{all}");
+    }
+    ours
 }
 
 #[test]
@@ -320,27 +340,30 @@ fn the_kernel_knows_the_limits_too() {
     if !can_run("the_kernel_knows_the_limits_too") {
         return;
     }
-    if !liar::is_root() {
-        eprintln!("SKIPPED the_kernel_knows_the_limits_too: an ordinary user has no control groups here");
-        return;
-    }
     let mut visit = Visit::with(|l| (l.guest_memory_mb, l.guest_threads) = (64, 10));
     visit.is_prepared();
-    let (_, body) = visit.sandbox();
-    let groups = fs::read_to_string(format!("/proc/{body}/cgroup")).unwrap();
-    let name = format!("pando-guest-{}", visit.guest.pid());
-    let own: Vec<&str> = groups.lines().filter(|l| l.ends_with(&name)).collect();
-    if own.is_empty() {
-        eprintln!("SKIPPED the_kernel_knows_the_limits_too: no control group can be made here:\n{groups}");
+    visit.has_begun(&Beginning::of(&glutton(1 << 30)));
+    let groups = groups_of("the_kernel_knows_the_limits_too", &visit);
+    for (controller, dir) in &groups {
+        let file = if controller == "pids" { "pids.max" } else { "memory.limit_in_bytes" };
+        let bound: u64 = fs::read_to_string(dir.join(file)).unwrap().trim().parse().unwrap();
+        assert!(bound < if controller == "pids" { 100 } else { 512 << 20 }, "{controller}: {bound}");
     }
-    for line in &own {
-        eprintln!("the guest's group: {line}");
+    if groups.iter().any(|g| g.0 == "memory") {
+        // Nobody looks while it takes what it can.
+        let (seq, ..) = visit.call();
+        visit.reply(seq, 0x7000_0000_0000);
+        let (_, body) = visit.sandbox();
+        liar::until("it runs on", || fs::read_to_string(format!("/proc/{body}/wchan")).is_ok_and(|w| w == "0"));
+        let helper = visit.guest.pid() as i32;
+        pando_kernel::signal::kill(helper, libc::SIGSTOP).unwrap();
+        liar::until("the kernel ends it", || matches!(liar::state(body), None | Some('Z')));
+        pando_kernel::signal::kill(helper, libc::SIGCONT).unwrap();
+        visit.refuses("it took more memory than a guest gets here, 64 MiB");
+    } else {
+        visit.ends_content();
     }
-    visit.ends_content();
-    for line in own {
-        let controller = line.split(':').nth(1).unwrap();
-        let path = line.splitn(3, ':').nth(2).unwrap();
-        let left = std::path::Path::new("/sys/fs/cgroup").join(controller).join(path.trim_start_matches('/'));
-        assert!(!left.exists(), "{} is left", left.display());
+    for (_, dir) in groups {
+        assert!(!dir.exists(), "{} is left", dir.display());
     }
 }

@@ -94,7 +94,7 @@ impl Guest {
     pub(super) fn too_many_threads(&self, threads: usize) -> Option<String> {
         if threads > self.room.threads {
             let most = self.room.threads;
-            return Some(format!("it has {threads} threads, and a guest gets {most} here ([limits] guest_threads)"));
+            return Some(format!("it has more threads than a guest gets here, {most} ([limits] guest_threads)"));
         }
         self.room.no_more_threads.then(|| "this machine has no room for another of its threads".to_string())
     }
@@ -114,7 +114,7 @@ impl Guest {
         self.room.looked = Instant::now();
         self.room.look_after = Duration::from_secs_f64(left as f64 / FASTEST as f64).clamp(SOONEST, LATEST);
         if left == 0 {
-            let why = format!("it takes {} MiB, and a guest gets {} here", used >> 20, self.room.memory_in_words());
+            let why = format!("it takes more memory than a guest gets here, {}", self.room.memory_in_words());
             self.no_more_memory(why)?;
         }
         self.give_up_if_nobody_wants_it()
