@@ -165,11 +165,14 @@ fn init_main(
         at("uid_map", std::fs::write("/proc/self/uid_map", format!("{} {} 1", outer.0, outer.0)))?;
         at("gid_map", std::fs::write("/proc/self/gid_map", format!("{} {} 1", outer.1, outer.1)))?;
     }
+    // What is written is added to the machine's clocks; the plan says what is added to ours.
+    let ours = crate::clock::offsets("self");
     // SAFETY: plain value.
     at("time namespace", check(i64::from(unsafe { libc::unshare(libc::CLONE_NEWTIME) })).map(drop))?;
     let offset =
         |name: &str, ns: i64| format!("{name} {} {}\n", ns.div_euclid(1_000_000_000), ns.rem_euclid(1_000_000_000));
-    let offsets = offset("monotonic", plan.monotonic_offset) + &offset("boottime", plan.boottime_offset);
+    let offsets = offset("monotonic", plan.monotonic_offset.saturating_add(ours.0))
+        + &offset("boottime", plan.boottime_offset.saturating_add(ours.1));
     at("time offsets", std::fs::write("/proc/self/timens_offsets", offsets))?;
     // The kernel asks at each write whose namespace it is: it will be this one.
     let last_pid = std::fs::OpenOptions::new().write(true).open("/proc/sys/kernel/ns_last_pid").ok();

@@ -157,6 +157,7 @@ pub fn offer() -> Offer {
         epoch: 1,
         home: "liar".into(),
         pid: PID,
+        inner_pid: PID,
         uid: 0,
         command: "a liar's".into(),
         needs: pando_migrate::cpu::needs(std::process::id() as i32),

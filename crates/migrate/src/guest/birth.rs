@@ -151,7 +151,7 @@ impl Guest {
 
     /// A thread that came along from home, at the start: made by the first one.
     pub(super) fn bring_thread(&mut self, base: &Registers, tid: i32, context: &Context) -> Result<()> {
-        let made = self.make_thread(self.offer.pid, base, tid)?;
+        let made = self.make_thread(self.offer.inner_pid, base, tid)?;
         let child = made.map_err(|e| {
             let e = std::io::Error::from_raw_os_error(-e as i32);
             GuestError::Protocol(format!("more threads than this machine has room for: {e}"))
@@ -177,7 +177,7 @@ impl Guest {
 
     /// A thread is gone here.
     pub(super) fn thread_gone(&mut self, tid: i32, status: i32) -> Result<()> {
-        if tid == self.offer.pid || !self.threads[tid].ending {
+        if tid == self.offer.inner_pid || !self.threads[tid].ending {
             return Err(GuestError::Died(status));
         }
         self.threads.remove(tid);

@@ -96,7 +96,7 @@ fn take_in(order: GuestOrder, mut chan: Channel, link: &mut Link) -> Result<Opti
     };
     check_layout(&layout)?;
     let plan = Plan {
-        pid: offer.pid,
+        pid: offer.inner_pid,
         uid: FIRST_UID + order.slot,
         hole: layout.hole,
         monotonic_offset: monotonic,
@@ -125,7 +125,7 @@ fn reason_to_decline(offer: &Offer) -> Option<String> {
     if let Some(why) = offer.needs.lacking() {
         return Some(why);
     }
-    if offer.pid < 2 {
+    if offer.inner_pid < 2 {
         return Some("a process with pid 1 can't be moved: start the program under an init".into());
     }
     None
@@ -237,7 +237,7 @@ fn prepare(order: GuestOrder, offer: Offer, chan: Channel, plan: &Plan, layout: 
     };
     let now = Instant::now();
     let mut threads = Threads::default();
-    threads.insert(GuestThread::new(offer.pid, tracee));
+    threads.insert(GuestThread::new(offer.inner_pid, tracee));
     Ok(Guest {
         order,
         offer,
@@ -277,7 +277,7 @@ fn prepare(order: GuestOrder, offer: Offer, chan: Channel, plan: &Plan, layout: 
 impl Guest {
     /// The guest's first thread, which does what is done once for all.
     fn first(&self) -> Tracee {
-        self.threads[self.offer.pid].tracee
+        self.threads[self.offer.inner_pid].tracee
     }
 
     /// Runs calls in the stopped first thread. `base`: its registers, which the caller restores.
@@ -411,7 +411,7 @@ impl Guest {
 
     fn start(&mut self, base: &Registers, start: &Start, contexts: &[(i32, Context, Vec<u8>)]) -> Result<()> {
         check_start(start)?;
-        if contexts.first().is_none_or(|c| c.0 != self.offer.pid) {
+        if contexts.first().is_none_or(|c| c.0 != self.offer.inner_pid) {
             return Err(GuestError::Protocol("a start without its first thread".into()));
         }
         self.brk = start.brk;
@@ -424,7 +424,7 @@ impl Guest {
             if context.rseq.0 != 0 && self.body.full_uffd && self.memory.word(context.rseq.0).is_none() {
                 return Err(GuestError::Protocol("a start without the page of rseq".into()));
             }
-            match *tid == self.offer.pid {
+            match *tid == self.offer.inner_pid {
                 true => self.restore_thread_state(base, *tid, context)?,
                 false => self.bring_thread(base, *tid, context)?,
             }

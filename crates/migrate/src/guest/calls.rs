@@ -125,7 +125,9 @@ impl Guest {
             Class::Memory if !self.body.full_uffd && self.needs_home_pages(held) => {
                 Some(format!("it called {name}, which in personal mode only home can do"))
             }
-            Class::Forward if held.nr == libc::SYS_exit as u64 && tid == self.offer.pid && self.threads.len() > 1 => {
+            Class::Forward
+                if held.nr == libc::SYS_exit as u64 && tid == self.offer.inner_pid && self.threads.len() > 1 =>
+            {
                 Some("its first thread ends before the others".into())
             }
             Class::Forward if self.looks_at_itself(held) => Some("it looks at its own memory through /proc".into()),
@@ -565,7 +567,7 @@ impl Guest {
                     Some((0, true)) => thread,
                     Some((0, false)) => process,
                     Some((id, true)) => self.threads.iter().find(|t| t.tid as u32 == id).map_or(0, of_thread),
-                    Some((id, false)) if id == self.offer.pid as u32 => process,
+                    Some((id, false)) if id == self.offer.inner_pid as u32 => process,
                     _ => 0,
                 };
                 add(0, here / 1_000_000_000);

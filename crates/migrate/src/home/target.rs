@@ -17,6 +17,8 @@ pub(crate) struct Request {
     pub limits: Limits,
     pub offer: Offer,
     pub layout: Layout,
+    /// What the process's time namespace adds to this helper's clocks.
+    pub clocks_ahead: (i64, i64),
 }
 
 /// A node with a sandbox that waits for a start.
@@ -59,7 +61,9 @@ pub(crate) fn prepare(request: Request) -> Result<Prepared> {
         match chan.wait::<Up>(left).map_err(failed)?.0 {
             Up::Agree { .. } => {}
             Up::AskClock if questions < CLOCK_QUESTIONS => {
-                let clocks = Down::Clock(clock::monotonic_ns(), clock::boottime_ns());
+                let (monotonic, boottime) = request.clocks_ahead;
+                let now = (clock::monotonic_ns(), clock::boottime_ns());
+                let clocks = Down::Clock(now.0.wrapping_add_signed(monotonic), now.1.wrapping_add_signed(boottime));
                 chan.send(&clocks, &[]).map_err(failed)?;
                 questions += 1;
                 if questions == CLOCK_QUESTIONS {
