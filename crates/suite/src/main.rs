@@ -19,6 +19,7 @@ pando-suite [NAME...] [options]     runs the programs whose names contain NAME (
   --ms N                            how long a program of the suite works (700 when moved, else 400)
   --fail-fast                       stop at the first failure
   --by-command                      move by `pando move` instead of the node's API
+  --within 'COMMAND...'             run by this command: in a container, say (split at spaces)
   --keep                            leave the testbed there at the end
   --list                            only print the names
 The last line says what failed and the seed; what failed runs printed is kept, with its reference beside it.";
@@ -34,6 +35,7 @@ struct Options {
     fail_fast: bool,
     by_command: bool,
     keep: bool,
+    within: Vec<String>,
     list: bool,
 }
 
@@ -49,6 +51,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         fail_fast: false,
         by_command: false,
         keep: false,
+        within: Vec::new(),
         list: false,
     };
     while let Some(arg) = args.next() {
@@ -64,6 +67,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
             "--ms" => options.ms = Some(number(value()?)?),
             "--fail-fast" => options.fail_fast = true,
             "--by-command" => options.by_command = true,
+            "--within" => options.within = value()?.split_whitespace().map(str::to_string).collect(),
             "--keep" => options.keep = true,
             "--list" => options.list = true,
             _ if arg.starts_with('-') => return Err(format!("{arg}?\n{USAGE}")),
@@ -102,7 +106,8 @@ fn tasks(options: &Options, suite: &Suite) -> Result<Vec<Arc<Task>>, String> {
         programs,
         |p| Task::of(&p),
         |task| {
-            tasks.push(task.map(Arc::new).map_err(|e| e.to_string()));
+            let within = |task| Arc::new(Task { within: options.within.clone(), ..task });
+            tasks.push(task.map(within).map_err(|e| e.to_string()));
             true
         },
     );
