@@ -290,7 +290,7 @@ impl Deputy {
                 Some(Stop::Gone(status)) => return Err(HomeError::Ended(status)),
                 Some(Stop::Other(_)) => at("continue", tracee.cont(0))?,
                 None if Instant::now() > limit => {
-                    let why = "it waits in the kernel and can't be stopped (a child in vfork, or a device)";
+                    let why = "it waits in the kernel and can't be stopped (a child in vfork, a device, or its container is paused)";
                     return Err(HomeError::Refused(format!("process {}: {why}; try again later", self.pid)));
                 }
                 None => {
