@@ -33,6 +33,9 @@ struct RawResponse {
     flags: u32,
 }
 
+/// Marks the number of a call of the 32-bit kernel: no table of calls knows it then.
+pub const OF_32_BITS: u64 = 1 << 32;
+
 /// A call that waits for an answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Notification {
@@ -40,14 +43,12 @@ pub struct Notification {
     pub id: u64,
     /// Thread that made it, as this process sees it.
     pub tid: i32,
-    /// System call number.
+    /// System call number; with [`OF_32_BITS`] one of the 32-bit kernel (`int 0x80`), whose numbers mean other calls.
     pub nr: u64,
     /// Arguments.
     pub args: [u64; 6],
     /// Address behind the instruction that made it.
     pub ip: u64,
-    /// It is one of the 32-bit kernel (`int 0x80`), with numbers and arguments of its own.
-    pub is_32bit: bool,
 }
 
 /// The listener of one guest.
@@ -78,10 +79,9 @@ impl Listener {
         Some(Notification {
             id: n.id,
             tid: n.pid as i32,
-            nr: n.nr as u32 as u64,
+            nr: u64::from(n.nr as u32) | if n.arch == AUDIT_ARCH_X86_64 { 0 } else { OF_32_BITS },
             args: n.args,
             ip: n.instruction_pointer,
-            is_32bit: n.arch != AUDIT_ARCH_X86_64,
         })
     }
 

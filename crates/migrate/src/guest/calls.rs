@@ -15,8 +15,6 @@ use pando_kernel::{page_floor, signal};
 const INLINE: usize = 64 * 1024;
 /// SIGKILL and SIGSTOP are in no mask.
 const UNBLOCKABLE: u64 = 1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1);
-/// Marks numbers of the 32-bit kernel's calls.
-const OF_32_BITS: u64 = 1 << 32;
 const MADV_COLD: u64 = 20;
 const MADV_PAGEOUT: u64 = 21;
 
@@ -40,12 +38,10 @@ impl Guest {
     /// A new call of a thread is held.
     pub(super) fn on_call(&mut self, tid: i32, n: Notification) -> Result<()> {
         let by_vdso = (self.vdso.0..self.vdso.1).contains(&n.ip);
-        // A number that no table knows: it is made at home, where it is one of the 32-bit kernel again.
-        let nr = if n.is_32bit { n.nr | OF_32_BITS } else { n.nr };
-        let mut held = Held { id: n.id, nr, args: n.args, stage: Stage::Pulling, by_vdso };
+        let mut held = Held { id: n.id, nr: n.nr, args: n.args, stage: Stage::Pulling, by_vdso };
         let thread = &mut self.threads[tid];
         thread.broke_off = false;
-        if let Some(attach) = thread.attach.filter(|a| (a.nr, a.args) == (nr, n.args)) {
+        if let Some(attach) = thread.attach.filter(|a| (a.nr, a.args) == (n.nr, n.args)) {
             thread.attach = None;
             held.stage = Stage::Sent(attach.seq);
             thread.call = Some(held);
@@ -115,9 +111,6 @@ impl Guest {
     }
 
     fn must_go_home(&self, tid: i32, held: &Held) -> Option<String> {
-        if held.nr & OF_32_BITS != 0 {
-            return Some(format!("it made call {} of the 32-bit kernel", held.nr ^ OF_32_BITS));
-        }
         let name = pando_calls::name(held.nr);
         match pando_calls::class(held.nr, &held.args) {
             Class::Home(reason) => Some(reason.to_string()),

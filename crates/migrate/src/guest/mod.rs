@@ -35,6 +35,9 @@ use thread::Threads;
 /// Most stops, calls or messages that are taken in one round.
 const AT_ONCE: u32 = 32;
 
+/// How long an honest home that is refused is listened to.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// Why a guest's life ended here.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GuestError {
@@ -386,6 +389,12 @@ impl Guest {
         });
     }
 
+    /// Home is still sending: what it has sent and nobody has read would take our last words away from it when the connection closes.
+    fn hear_home_out(&mut self) {
+        let end = Instant::now() + LAST_WORDS;
+        while self.chan.wait::<Down>(end.saturating_duration_since(Instant::now())).is_ok() {}
+    }
+
     /// Ends the guest and says why.
     fn finish(mut self, end: Result<()>) -> i32 {
         let _ = signal::kill(self.body.init, libc::SIGKILL);
@@ -401,6 +410,9 @@ impl Guest {
         if outcome == "failed" {
             let _ = self.chan.send(&Up::Failed(detail.clone()), &[]);
             self.chan.drain(Duration::from_millis(500));
+        }
+        if let Err(GuestError::NoRoom(_)) = end {
+            self.hear_home_out();
         }
         while !matches!(ptrace::wait_any(true), Ok(None) | Err(_)) {}
         let detail = format!("guest {} of {} ({}): {detail}", self.offer.pid, self.offer.home, self.offer.command);
