@@ -340,9 +340,9 @@ fn the_kernel_knows_the_limits_too() {
     if !can_run("the_kernel_knows_the_limits_too") {
         return;
     }
-    let mut visit = Visit::with(|l| (l.guest_memory_mb, l.guest_threads) = (64, 10));
+    let mut visit = Visit::with(|l| (l.guest_memory_mb, l.guest_threads, l.lost_after_ms) = (64, 10, 30_000));
     visit.is_prepared();
-    visit.has_begun(&Beginning::of(&glutton(1 << 30)));
+    visit.has_begun(&Beginning::of(&glutton(1 << 31)));
     let groups = groups_of("the_kernel_knows_the_limits_too", &visit);
     for (controller, dir) in &groups {
         let file = if controller == "pids" { "pids.max" } else { "memory.limit_in_bytes" };

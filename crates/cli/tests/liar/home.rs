@@ -220,7 +220,8 @@ impl Visit {
 
     /// Behaves up to the layout, which may be any.
     pub fn prepare(&mut self, layout: Layout) {
-        self.say(&Down::Offer(offer()), &[]);
+        let lost_after_ms = self.stage.limits.lost_after_ms;
+        self.say(&Down::Offer(Offer { lost_after_ms, ..offer() }), &[]);
         assert!(matches!(self.hear().unwrap().0, Up::Agree { .. }));
         for _ in 0..CLOCK_QUESTIONS {
             assert!(matches!(self.hear().unwrap().0, Up::AskClock));
