@@ -29,8 +29,8 @@ fn offers_that_make_no_sense() {
     refused(Down::Prepare(layout()), "not an offer");
     refused(Down::Offer(Offer { home: "honest".into(), ..offer() }), "in the name of");
     refused(Down::Offer(Offer { home: "x".repeat(500_000), ..offer() }), "in the name of");
-    refused(Down::Offer(Offer { pid: 1, ..offer() }), "pid 1");
-    refused(Down::Offer(Offer { pid: i32::MIN, ..offer() }), "pid 1");
+    refused(Down::Offer(Offer { inner_pid: 1, ..offer() }), "pid 1");
+    refused(Down::Offer(Offer { inner_pid: i32::MIN, ..offer() }), "pid 1");
     refused(Down::Offer(Offer { version_min: 9, version_max: 3, ..offer() }), "protocol");
     refused(
         Down::Offer(Offer { needs: Needs { flags: vec!["flag".into(); 100_000], ..offer().needs }, ..offer() }),
@@ -39,7 +39,7 @@ fn offers_that_make_no_sense() {
     let layout = vec![(2, 0, u32::MAX); 100_000];
     refused(Down::Offer(Offer { needs: Needs { layout, ..offer().needs }, ..offer() }), "extended registers");
     let mut visit = Visit::new();
-    visit.say(&Down::Offer(Offer { command: "long\n".repeat(100_000), pid: 1, ..offer() }), &[]);
+    visit.say(&Down::Offer(Offer { command: "long\n".repeat(100_000), inner_pid: 1, ..offer() }), &[]);
     visit.refuses("declined");
 }
 

@@ -7,6 +7,7 @@ use liar::target::{Taken, connected, prepared};
 use pando_migrate::channel::ChannelError;
 use pando_migrate::message::{Context, Down, Run, Up};
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::time::{Duration, Instant};
 
 const PAGE: usize = 4096;
@@ -73,6 +74,8 @@ fn calls_that_only_home_makes_are_not_made() {
         libc::SYS_userfaultfd,
         libc::SYS_io_uring_setup,
         libc::SYS_process_madvise,
+        libc::SYS_process_vm_readv,
+        libc::SYS_process_vm_writev,
         libc::SYS_pkey_mprotect,
         libc::SYS_remap_file_pages,
         libc::SYS_shmat,
@@ -147,8 +150,10 @@ fn forged_calls_have_the_users_rights_and_no_more() {
         t.call(libc::SYS_openat, &[u64::MAX - 99, place, 0, 0], &[(place, key.as_bytes())]),
         denied(libc::EACCES)
     );
+    // The helper, the test in place of the daemon, another user's process, and the machine's first one.
+    let mut stranger = std::process::Command::new("sleep").arg("1000").uid(12_321).gid(12_321).spawn().unwrap();
     let (helper, test) = (u64::from(t.deputy.pid()), u64::from(std::process::id()));
-    for other in [helper, test, 1] {
+    for other in [helper, test, u64::from(stranger.id()), 1] {
         assert_eq!(t.call(libc::SYS_kill, &[other, 9], &[]), denied(libc::EPERM));
         assert_eq!(t.call(libc::SYS_prlimit64, &[other, 0, place, 0], &[(place, &[0; 16])]), denied(libc::EPERM));
         let memory = format!("/proc/{other}/mem\0");
@@ -157,7 +162,20 @@ fn forged_calls_have_the_users_rights_and_no_more() {
         let handle = t.call(libc::SYS_pidfd_open, &[other, 0], &[]);
         assert!(handle >= 0);
         assert_eq!(t.call(libc::SYS_pidfd_getfd, &[handle as u64, 0, 0], &[]), denied(libc::EPERM));
+        assert_eq!(t.call(libc::SYS_pidfd_send_signal, &[handle as u64, 9, 0, 0], &[]), denied(libc::EPERM));
+        assert_eq!(t.call(libc::SYS_tgkill, &[other, other, 9], &[]), denied(libc::EPERM));
+        assert_eq!(t.call(libc::SYS_setpriority, &[0, other, 19], &[]), denied(libc::EPERM));
+        let one = [1u8, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(t.call(libc::SYS_sched_setaffinity, &[other, 8, place], &[(place, &one)]), denied(libc::EPERM));
+        for file in ["environ", "maps", "fd/0", "root/etc", "cwd/.."] {
+            let path = format!("/proc/{other}/{file}\0");
+            let opened = t.call(libc::SYS_openat, &[u64::MAX - 99, place, 0, 0], &[(place, path.as_bytes())]);
+            assert_eq!(opened, denied(libc::EACCES), "{path}");
+        }
     }
+    assert!(stranger.try_wait().unwrap().is_none(), "nobody has harmed it");
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
     assert_eq!(t.call(libc::SYS_setuid, &[0], &[]), denied(libc::EPERM));
     // What the user may do, it may do: the witness is the same user's. Here it is only asked whether it is there.
     assert_eq!(t.call(libc::SYS_kill, &[u64::from(t.witness.id()), 0], &[]), 0);

@@ -223,7 +223,7 @@ fn all_threads_come_home_once_and_whole() {
         c.xstate = 100;
     })
     .ends_found_out("extended state");
-    home_with(|_, x| x[512 + 40] = 1).ends_found_out("extended state");
+    home_with(|_, x| x[512 + 7] = 1).ends_found_out("extended state");
     home_with(|c, _| c.registers[FS_BASE] = u64::MAX).ends_found_out("registers");
     for size in [0, 23, 25, 100_000] {
         home_with(|c, _| c.altstack = vec![1; size]).ends_found_out("signal stack");
@@ -396,7 +396,7 @@ fn threads_of_a_start_that_make_no_sense() {
     };
     second("register set", |c, _| c.registers.clear());
     second("register set", |c, _| c.xstate -= 1);
-    second("extended state", |_, x| x[512 + 40] = 1);
+    second("extended state", |_, x| x[512 + 7] = 1);
     second("registers", |c, _| c.registers[FS_BASE] = u64::MAX);
     second("signal stack", |c, _| c.altstack.clear());
     second("rseq", |c, _| c.rseq = (3, 5, 7));

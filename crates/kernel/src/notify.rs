@@ -33,6 +33,9 @@ struct RawResponse {
     flags: u32,
 }
 
+/// Marks the number of a call of the 32-bit kernel: no table of calls knows it then.
+pub const OF_32_BITS: u64 = 1 << 32;
+
 /// A call that waits for an answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Notification {
@@ -40,7 +43,7 @@ pub struct Notification {
     pub id: u64,
     /// Thread that made it, as this process sees it.
     pub tid: i32,
-    /// System call number.
+    /// System call number; with [`OF_32_BITS`] one of the 32-bit kernel (`int 0x80`), whose numbers mean other calls.
     pub nr: u64,
     /// Arguments.
     pub args: [u64; 6],
@@ -76,7 +79,7 @@ impl Listener {
         Some(Notification {
             id: n.id,
             tid: n.pid as i32,
-            nr: n.nr as u32 as u64,
+            nr: u64::from(n.nr as u32) | if n.arch == AUDIT_ARCH_X86_64 { 0 } else { OF_32_BITS },
             args: n.args,
             ip: n.instruction_pointer,
         })
@@ -117,11 +120,15 @@ pub struct Instruction {
 
 const LD_ABS: u16 = 0x20;
 const JEQ: u16 = 0x15;
+const AND: u16 = 0x54;
 const RET: u16 = 0x06;
 const ALLOW: u32 = 0x7fff_0000;
 const USER_NOTIF: u32 = 0x7fc0_0000;
 const KILL: u32 = 0x8000_0000;
 const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
+
+/// The flags of mmap(2) that say what kind of memory it is: its type, whether there is a file, huge pages.
+const MEMORY_KINDS: u32 = (0xf | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB | libc::MAP_LOCKED) as u32;
 
 /// A call that the guest's kernel may run by itself, optionally only when one argument has one of these values.
 #[derive(Clone, Debug)]
@@ -137,24 +144,29 @@ fn ins(code: u16, jt: u8, jf: u8, k: u32) -> Instruction {
 }
 
 /// Builds the guest's filter: `native` calls run in the guest's kernel, `helper_calls` only when made at the
-/// address `helper_ip` (the return address of the injected code), as is the making of a thread. Whoever makes other calls there is
-/// killed; elsewhere all others ask the supervisor.
+/// address `helper_ip` (the return address of the injected code), as is the making of a thread and of private memory. Whoever makes
+/// other calls there is killed; elsewhere all others ask the supervisor, those of the 32-bit kernel, too.
 pub fn filter(native: &[Allowed], helper_calls: &[u32], helper_ip: u64) -> Vec<Instruction> {
-    let mut f = vec![ins(LD_ABS, 0, 0, 4), ins(JEQ, 1, 0, AUDIT_ARCH_X86_64), ins(RET, 0, 0, KILL)];
+    let mut f = vec![ins(LD_ABS, 0, 0, 4), ins(JEQ, 1, 0, AUDIT_ARCH_X86_64), ins(RET, 0, 0, USER_NOTIF)];
     // Calls of the injected code: instruction_pointer is at offset 8 (low) and 12 (high).
     let n = helper_calls.len() as u8;
     f.push(ins(LD_ABS, 0, 0, 8));
-    f.push(ins(JEQ, 0, n + 8, helper_ip as u32));
+    f.push(ins(JEQ, 0, n + 12, helper_ip as u32));
     f.push(ins(LD_ABS, 0, 0, 12));
-    f.push(ins(JEQ, 0, n + 6, (helper_ip >> 32) as u32));
+    f.push(ins(JEQ, 0, n + 10, (helper_ip >> 32) as u32));
     f.push(ins(LD_ABS, 0, 0, 0));
     for (i, &nr) in helper_calls.iter().enumerate() {
-        f.push(ins(JEQ, n - i as u8 + 3, 0, nr));
+        f.push(ins(JEQ, n - i as u8 + 7, 0, nr));
     }
     // Only a thread like the others: no namespace, no process, no stack or address of its own choice.
     f.push(ins(JEQ, 0, 2, libc::SYS_clone as u32));
     f.push(ins(LD_ABS, 0, 0, 16));
-    f.push(ins(JEQ, 1, 0, crate::inject::THREAD_FLAGS));
+    f.push(ins(JEQ, 5, 4, crate::inject::THREAD_FLAGS));
+    // Only memory that is this process's own, and is seen when it is counted: shared memory outlives its pages here.
+    f.push(ins(JEQ, 0, 3, libc::SYS_mmap as u32));
+    f.push(ins(LD_ABS, 0, 0, 16 + 8 * 3));
+    f.push(ins(AND, 0, 0, MEMORY_KINDS));
+    f.push(ins(JEQ, 1, 0, (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u32));
     f.push(ins(RET, 0, 0, KILL));
     f.push(ins(RET, 0, 0, ALLOW));
     f.push(ins(LD_ABS, 0, 0, 0));
@@ -187,4 +199,95 @@ pub fn filter_bytes(filter: &[Instruction]) -> Vec<u8> {
         out.extend_from_slice(&i.k.to_le_bytes());
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the kernel looks at: number, architecture, instruction pointer, arguments (`struct seccomp_data`).
+    #[derive(Clone, Copy)]
+    struct Data {
+        nr: u32,
+        arch: u32,
+        ip: u64,
+        args: [u64; 6],
+    }
+
+    const HERE: Data = Data { nr: 0, arch: AUDIT_ARCH_X86_64, ip: 0x1000, args: [0; 6] };
+    const ENGINE: u64 = 0x1234_5678_9021;
+    const HELPERS: [u32; 2] = [libc::SYS_munmap as u32, libc::SYS_close as u32];
+
+    /// The filter's answer, as the kernel's interpreter gives it.
+    fn answer(filter: &[Instruction], data: Data) -> u32 {
+        let mut words = vec![data.nr, data.arch, data.ip as u32, (data.ip >> 32) as u32];
+        words.extend(data.args.iter().flat_map(|a| [*a as u32, (a >> 32) as u32]));
+        let (mut at, mut acc) = (0, 0);
+        loop {
+            let i = filter[at];
+            at += 1;
+            match i.code {
+                LD_ABS => acc = words[i.k as usize / 4],
+                AND => acc &= i.k,
+                JEQ => at += usize::from(if acc == i.k { i.jt } else { i.jf }),
+                RET => return i.k,
+                other => panic!("instruction {other:#x}"),
+            }
+        }
+    }
+
+    fn ours() -> Vec<Instruction> {
+        let native = [Allowed { nr: 39, only: None }, Allowed { nr: 202, only: Some((1, vec![0, 1, 128])) }];
+        filter(&native, &HELPERS, ENGINE)
+    }
+
+    #[test]
+    fn a_program_runs_nothing_but_what_is_allowed() {
+        let filter = ours();
+        for nr in (0..5_000).chain((0..5_000).map(|nr| nr | 0x4000_0000)).chain([u32::MAX, 1 << 31]) {
+            for arg in [0, 1, 2, 128, u64::MAX] {
+                let data = Data { nr, args: [arg; 6], ..HERE };
+                let allowed = nr == 39 || nr == 202 && [0, 1, 128].contains(&(arg as u32));
+                assert_eq!(answer(&filter, data), if allowed { ALLOW } else { USER_NOTIF }, "{nr} {arg}");
+                for arch in [0x4000_0003, 0, u32::MAX] {
+                    let by_the_engine = Data { arch, ip: ENGINE, ..data };
+                    assert_eq!(answer(&filter, by_the_engine), USER_NOTIF, "{nr} of another kernel interface");
+                }
+            }
+            for ip in [ENGINE ^ 1, ENGINE ^ 1 << 32, ENGINE & 0xffff_ffff, ENGINE >> 32] {
+                let data = Data { nr, ip, ..HERE };
+                assert_eq!(answer(&filter, data), if nr == 39 || nr == 202 { ALLOW } else { USER_NOTIF });
+            }
+        }
+    }
+
+    #[test]
+    fn at_the_engines_address_only_the_engines_calls_are_made() {
+        let filter = ours();
+        for nr in (0..5_000).chain([0x4000_0000, 0x4000_0009, 0x4000_0038, u32::MAX]) {
+            for arg in [0, 1, 2, 0x22, u64::from(crate::inject::THREAD_FLAGS), u64::MAX] {
+                let data = Data { nr, ip: ENGINE, args: [arg; 6], ..HERE };
+                let thread = nr == libc::SYS_clone as u32 && arg == u64::from(crate::inject::THREAD_FLAGS);
+                let memory = nr == libc::SYS_mmap as u32 && arg == 0x22;
+                let allowed = HELPERS.contains(&nr) || thread || memory;
+                assert_eq!(answer(&filter, data), if allowed { ALLOW } else { KILL }, "{nr} {arg:#x}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_engine_maps_private_memory_only() {
+        let filter = ours();
+        let mmap = |flags: i32| {
+            let args = [0, 4096, 3, flags as u64, u64::MAX, 0];
+            answer(&filter, Data { nr: libc::SYS_mmap as u32, ip: ENGINE, args, ..HERE })
+        };
+        let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        assert_eq!(mmap(private | libc::MAP_FIXED | libc::MAP_NORESERVE), ALLOW);
+        for bad in [libc::MAP_SHARED, libc::MAP_HUGETLB, libc::MAP_LOCKED, 8] {
+            assert_eq!(mmap(private | bad), KILL, "{bad:#x}");
+        }
+        assert_eq!(mmap(libc::MAP_PRIVATE), KILL, "of a file");
+        assert_eq!(mmap(libc::MAP_SHARED | libc::MAP_ANONYMOUS), KILL);
+    }
 }

@@ -80,6 +80,21 @@ pub struct Status {
     pub resident: u64,
 }
 
+/// Bytes of memory that a process takes: what is resident or swapped out, and its page tables. 0 when it has ended.
+pub fn footprint(pid: i32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let parts = ["VmRSS:", "VmPTE:", "VmSwap:"];
+    let lines = text.lines().filter_map(|l| parts.iter().find_map(|p| l.strip_prefix(p)));
+    lines.filter_map(|l| l.split_ascii_whitespace().next()?.parse::<u64>().ok()).sum::<u64>() * 1024
+}
+
+/// Bytes of memory of this machine.
+pub fn machine_memory() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = text.lines().find_map(|l| l.strip_prefix("MemTotal:"));
+    total.and_then(|l| l.split_ascii_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
 /// Reads `/proc/PID/status`.
 pub fn status(pid: i32) -> io::Result<Status> {
     let text = fs::read_to_string(format!("/proc/{pid}/status"))?;

@@ -158,16 +158,21 @@ fn init_main(
     control: &UnixStream,
 ) -> Result<(), Step> {
     at("die with the helper", die_with_parent())?;
+    // Where memory runs out, guests are ended before what belongs to this machine.
+    at("oom_score_adj", std::fs::write("/proc/self/oom_score_adj", "1000"))?;
     if !root {
         at("setgroups", std::fs::write("/proc/self/setgroups", "deny"))?;
         at("uid_map", std::fs::write("/proc/self/uid_map", format!("{} {} 1", outer.0, outer.0)))?;
         at("gid_map", std::fs::write("/proc/self/gid_map", format!("{} {} 1", outer.1, outer.1)))?;
     }
+    // What is written is added to the machine's clocks; the plan says what is added to ours.
+    let ours = crate::clock::offsets("self");
     // SAFETY: plain value.
     at("time namespace", check(i64::from(unsafe { libc::unshare(libc::CLONE_NEWTIME) })).map(drop))?;
     let offset =
         |name: &str, ns: i64| format!("{name} {} {}\n", ns.div_euclid(1_000_000_000), ns.rem_euclid(1_000_000_000));
-    let offsets = offset("monotonic", plan.monotonic_offset) + &offset("boottime", plan.boottime_offset);
+    let offsets = offset("monotonic", plan.monotonic_offset.saturating_add(ours.0))
+        + &offset("boottime", plan.boottime_offset.saturating_add(ours.1));
     at("time offsets", std::fs::write("/proc/self/timens_offsets", offsets))?;
     // The kernel asks at each write whose namespace it is: it will be this one.
     let last_pid = std::fs::OpenOptions::new().write(true).open("/proc/sys/kernel/ns_last_pid").ok();
@@ -212,7 +217,7 @@ fn empty_root() -> io::Result<()> {
             libc::MS_REC | libc::MS_PRIVATE,
             std::ptr::null(),
         )))?;
-        let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+        let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC | libc::MS_RDONLY;
         check(i64::from(libc::mount(tmpfs.as_ptr(), proc.as_ptr(), tmpfs.as_ptr(), flags, options.as_ptr().cast())))?;
         check(i64::from(libc::chdir(proc.as_ptr())))?;
         if libc::syscall(libc::SYS_pivot_root, dot.as_ptr(), dot.as_ptr()) == 0 {

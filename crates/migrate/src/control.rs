@@ -3,6 +3,7 @@
 //!
 //! A helper outlives its daemon: it connects again (once a second) and says `Hello` and `State` anew.
 
+use crate::message::MAX_THREADS;
 use serde::{Deserialize, Serialize};
 
 /// Where a process is to go.
@@ -20,7 +21,8 @@ pub enum Destination {
     },
 }
 
-/// Time limits of the engine, in milliseconds. The daemon prints and configures them (`[limits]`).
+/// Limits of the engine: times in milliseconds, and how much of this machine a guest gets. The daemon prints and configures them
+/// (`[limits]`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
@@ -32,11 +34,22 @@ pub struct Limits {
     pub prepare_ms: u64,
     /// From the stop at home to the first message of the guest.
     pub freeze_ms: u64,
+    /// Threads of one guest. What needs more goes home, or is not taken.
+    pub guest_threads: u32,
+    /// Memory of one guest, MiB; 0: three quarters of what this node may use. What needs more goes home.
+    pub guest_memory_mb: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { lost_after_ms: 10_000, connect_ms: 5_000, prepare_ms: 10_000, freeze_ms: 5_000 }
+        Limits {
+            lost_after_ms: 10_000,
+            connect_ms: 5_000,
+            prepare_ms: 10_000,
+            freeze_ms: 5_000,
+            guest_threads: MAX_THREADS as u32,
+            guest_memory_mb: 0,
+        }
     }
 }
 

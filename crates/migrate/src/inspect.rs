@@ -1,11 +1,14 @@
 //! May this process move? Reads `/proc` only, never stops the process.
 
+mod containers;
+
 use pando_kernel::procfs::{self, Mapping, Status};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
 /// One obstacle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,9 +72,7 @@ pub(crate) fn of_status(pid: i32, status: &Status) -> Vec<Obstacle> {
             "end the tracer first",
         ));
     }
-    if status.seccomp != 0 {
-        out.push(obstacle("it runs under a seccomp filter of its own", "start it without its sandbox option"));
-    }
+    out.extend(containers::obstacles(pid, status));
     if matches!(status.state, 'T' | 't') {
         out.push(obstacle("it is stopped", format!("let it go on first: fg in its shell, or kill -CONT {pid}")));
     }
@@ -93,13 +94,24 @@ pub(crate) fn of_status(pid: i32, status: &Status) -> Vec<Obstacle> {
     out
 }
 
-/// An open descriptor of `/proc` through which the process (or another one) sees memory.
+/// An open descriptor of `/proc` through which the process (or another one) sees memory. In a container `/proc` may be elsewhere, and the
+/// process has another number there.
 fn looks_at_memory(pid: i32) -> Option<String> {
-    let shows = ["/mem", "/pagemap", "/smaps", "/cmdline", "/environ"];
+    let inner = procfs::innermost_tid(pid).unwrap_or(pid);
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
-    let links =
-        entries.flatten().filter_map(|e| fs::read_link(e.path()).ok()).map(|l| l.to_string_lossy().into_owned());
-    links.into_iter().find(|l| l.starts_with(&format!("/proc/{pid}/")) && shows.iter().any(|s| l.ends_with(s)))
+    let open = entries.flatten().filter_map(|e| Some((fs::read_link(e.path()).ok()?, e.path())));
+    let open = open.map(|(link, path)| (link.to_string_lossy().into_owned(), path));
+    // Files of /proc say that they are empty.
+    let empty = |path: &PathBuf| fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() == 0);
+    open.filter(|(link, path)| shows_memory(link, [pid, inner]) && empty(path)).map(|(link, _)| link).next()
+}
+
+/// Is this the path of a file of /proc that shows the memory of one of these?
+fn shows_memory(path: &str, of: [i32; 2]) -> bool {
+    let parts: Vec<&str> = path.rsplit('/').collect();
+    let name = ["mem", "pagemap", "smaps", "cmdline", "environ"].contains(&parts[0]);
+    let owner = if parts.get(2) == Some(&"task") { parts.get(3) } else { parts.get(1) };
+    name && owner.and_then(|p| p.parse().ok()).is_some_and(|owner: i32| of.contains(&owner))
 }
 
 fn is_32bit(pid: i32) -> bool {
@@ -178,4 +190,19 @@ fn is_the_systems(pid: i32, m: &Mapping) -> bool {
     let known = fs::metadata(&path);
     known.is_ok_and(|file| file.ino() == m.inode && file.is_file() && file.mode() & 0o022 == 0)
         && fs::OpenOptions::new().write(true).open(&path).is_err_and(|e| e.kind() == ErrorKind::PermissionDenied)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shows_memory;
+
+    #[test]
+    fn files_that_show_memory_are_known_wherever_proc_is() {
+        for path in ["/proc/7/mem", "/proc/900/environ", "/7/task/9/smaps", "/box/proc/7/pagemap"] {
+            assert!(shows_memory(path, [900, 7]), "{path}");
+        }
+        for path in ["/proc/8/mem", "/proc/7/status", "/proc/7/task/9/status", "mem", "/mem", "pipe:[7]", ""] {
+            assert!(!shows_memory(path, [900, 7]), "{path}");
+        }
+    }
 }

@@ -7,7 +7,7 @@ use crate::cpu::Needs;
 use serde::{Deserialize, Serialize};
 
 /// Protocol version of this build. Both sides say the range they speak and take the highest common one.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// Longest head.
 pub const MAX_HEAD: usize = 2 << 20;
 /// Longest body.
@@ -64,6 +64,8 @@ pub struct Offer {
     pub home: String,
     /// Pid at home.
     pub pid: i32,
+    /// Pid as the process knows it: another one where it is in a pid namespace of its own.
+    pub inner_pid: i32,
     /// Owner at home.
     pub uid: u32,
     /// Command line, for people.

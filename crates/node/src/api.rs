@@ -5,6 +5,7 @@ use crate::audit::Entry;
 use crate::choice;
 use crate::daemon::Node;
 use crate::moves::{self, Refused, permitted};
+use crate::naming::meant;
 use crate::owner::Caller;
 use crate::seats::Seats;
 use crate::sys::{self, user_name};
@@ -91,6 +92,7 @@ async fn processes((State(node), ConnectInfo(caller)): Asked) -> Json<Vec<views:
 }
 
 async fn explain((State(node), ConnectInfo(caller)): Asked, Path(pid): Path<u32>) -> Answer<views::Explanation> {
+    let pid = meant(caller, pid).map_err(Refused::Unknown)?;
     let facts = permitted(&node, caller, "explain", pid)?;
     let me = node.name();
     let key = node.table().local(pid);
@@ -154,10 +156,11 @@ async fn register(
     ConnectInfo(caller): ConnectInfo<Caller>,
     Json(request): Json<views::RegisterRequest>,
 ) -> Answer<views::Process> {
-    let facts = permitted(&node, caller, "register", request.pid)?;
+    let pid = meant(caller, request.pid).map_err(Refused::Unknown)?;
+    let facts = permitted(&node, caller, "register", pid)?;
     let mut table = node.table();
-    table.register(request.pid, facts.uids[0], facts.command, facts.start_time, true);
-    let key = table.local(request.pid);
+    table.register(pid, facts.uids[0], facts.command, facts.start_time, true);
+    let key = table.local(pid);
     let known = table.get(&key).ok_or_else(|| Refused::Conflict("too many processes are known".into()))?;
     Ok(Json(shown(&known.view, caller)))
 }

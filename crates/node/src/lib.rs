@@ -22,6 +22,7 @@ mod link;
 mod load;
 mod membership;
 mod moves;
+mod naming;
 mod notify;
 mod owner;
 mod peers;

@@ -48,8 +48,11 @@ fn machine_runnable() -> f64 {
     (running.unwrap_or(1.0) - 1.0).max(0.0)
 }
 
+/// In the group itself and in those directly below it, where guests are.
 fn cgroup_runnable(dir: &Path) -> f64 {
-    let pids = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+    let read = |dir: &Path| fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+    let below = fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path()).filter(|p| p.is_dir());
+    let pids = below.fold(read(dir), |pids, below| pids + &read(&below));
     let me = std::process::id().to_string();
     let running = |pid: &&str| {
         *pid != me

@@ -6,6 +6,7 @@ use crate::daemon::Node;
 use crate::engine::Failure;
 use crate::follow::{Aim, watch};
 use crate::helper;
+use crate::naming::meant;
 use crate::owner::{Caller, Facts, lives};
 use crate::sys;
 use crate::views::{Liveness, MoveAnswer, MoveRequest};
@@ -56,6 +57,7 @@ pub fn permitted(node: &Node, caller: Caller, what: &str, pid: u32) -> Result<Fa
 
 /// Serves `POST /v1/move`: what the process starts goes there, too.
 pub async fn serve(node: &Arc<Node>, caller: Caller, request: MoveRequest) -> Result<MoveAnswer, Refused> {
+    let request = MoveRequest { pid: meant(caller, request.pid).map_err(Refused::Unknown)?, ..request };
     let start_time = Facts::read(request.pid).map_or(0, |f| f.start_time);
     let answer = perform(node, caller, &request).await?;
     let aim = match request.dest.as_str() {

@@ -23,6 +23,8 @@ pub struct Task {
     pub leaves_files: bool,
     /// How it must end even in the reference run.
     pub ends: Ends,
+    /// A command that runs it: its own words come behind these. Empty: it is run by itself.
+    pub within: Vec<String>,
     /// Why it may have to stay at home.
     pub may_stay: Option<String>,
     /// Why it may end differently when moved.
@@ -41,6 +43,7 @@ impl Task {
             stdin: None,
             leaves_files: false,
             ends: program.ends,
+            within: Vec::new(),
             may_stay: program.may_stay.clone(),
             known_limit: program.known_limit.clone(),
         })

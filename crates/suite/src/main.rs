@@ -19,6 +19,7 @@ pando-suite [NAME...] [options]     runs the programs whose names contain NAME (
   --ms N                            how long a program of the suite works (700 when moved, else 400)
   --fail-fast                       stop at the first failure
   --by-command                      move by `pando move` instead of the node's API
+  --within 'COMMAND...'             run by this command: in a container, say (split at spaces)
   --keep                            leave the testbed there at the end
   --testbed NAME                    use one that is there already
   --places NODE,NODE,home           where programs are sent (all nodes)
@@ -38,6 +39,7 @@ struct Options {
     keep: bool,
     testbed: Option<String>,
     places: Vec<String>,
+    within: Vec<String>,
     list: bool,
 }
 
@@ -55,6 +57,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         keep: false,
         testbed: None,
         places: Vec::new(),
+        within: Vec::new(),
         list: false,
     };
     while let Some(arg) = args.next() {
@@ -70,6 +73,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
             "--ms" => options.ms = Some(number(value()?)?),
             "--fail-fast" => options.fail_fast = true,
             "--by-command" => options.by_command = true,
+            "--within" => options.within = value()?.split_whitespace().map(str::to_string).collect(),
             "--keep" => options.keep = true,
             "--testbed" => options.testbed = Some(value()?),
             "--places" => options.places = value()?.split(',').map(String::from).collect(),
@@ -110,7 +114,8 @@ fn tasks(options: &Options, suite: &Suite) -> Result<Vec<Arc<Task>>, String> {
         programs,
         |p| Task::of(&p),
         |task| {
-            tasks.push(task.map(Arc::new).map_err(|e| e.to_string()));
+            let within = |task| Arc::new(Task { within: options.within.clone(), ..task });
+            tasks.push(task.map(within).map_err(|e| e.to_string()));
             true
         },
     );

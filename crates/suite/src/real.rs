@@ -100,6 +100,7 @@ fn task(name: &str, exe: PathBuf, args: &[&str], dir: &Path, stdin: bool) -> Tas
         stdin: stdin.then(|| dir.join("text")),
         leaves_files: true,
         ends: Ends::Exit(0),
+        within: Vec::new(),
         may_stay: None,
         known_limit: None,
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -65,12 +65,12 @@ pub fn run(task: &Task, way: Way<'_>, dir: &Path) -> io::Result<Outcome> {
     let mut child = start(task, &way, dir, &work, &mark)?;
     let started = Instant::now();
     let mut driver = Driver::new(way.mover, way.plan, way.random);
-    let watched = watch(&mut child, &task.exe, &mut driver, started, way.deadline)?;
-    let mut outcome = Outcome { pid: child.id(), took: started.elapsed(), tally: driver.tally, ..Outcome::default() };
+    let (watched, pid) = watch(&mut child, task, &mut driver, started, way.deadline)?;
+    let mut outcome = Outcome { pid, took: started.elapsed(), tally: driver.tally, ..Outcome::default() };
     match watched {
-        Some(status) => outcome.ended = describe(status),
+        Some(status) => outcome.ended = of_program(task, describe(status)),
         None => {
-            let seen = way.mover.evidence(child.id());
+            let seen = way.mover.evidence(pid);
             outcome.hang = Some(seen);
             outcome.ended = format!("nothing after {:?}", way.deadline);
             child.kill()?;
@@ -91,7 +91,14 @@ fn start(task: &Task, way: &Way<'_>, dir: &Path, work: &Path, mark: &str) -> io:
         Some(path) => Stdio::from(File::open(path)?),
         None => Stdio::null(),
     };
-    let mut command = way.mover.command(&task.exe);
+    let mut command = match task.within.split_first() {
+        Some((first, words)) => {
+            let mut command = way.mover.command(Path::new(first));
+            command.args(words).arg(&task.exe);
+            command
+        }
+        None => way.mover.command(&task.exe),
+    };
     command.args(&task.args);
     if let (true, Some(ms)) = (task.timed, way.ms) {
         command.arg(ms.to_string());
@@ -106,37 +113,59 @@ fn start(task: &Task, way: &Way<'_>, dir: &Path, work: &Path, mark: &str) -> io:
         .spawn()
 }
 
-/// Waits for the end and moves the program meanwhile; none when the deadline came first.
+/// Waits for the end and moves the program meanwhile; none when the deadline came first. Gives the program's pid, too.
 fn watch(
     child: &mut Child,
-    exe: &Path,
+    task: &Task,
     driver: &mut Driver<'_>,
     started: Instant,
     deadline: Duration,
-) -> io::Result<Option<ExitStatus>> {
-    let exe = fs::canonicalize(exe)?;
-    let link = PathBuf::from(format!("/proc/{}/exe", child.id()));
-    let mut runs_since = None;
+) -> io::Result<(Option<ExitStatus>, u32)> {
+    let exe = fs::canonicalize(&task.exe)?;
+    let runs = |pid: u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|e| e == exe);
+    let (mut pid, mut runs_since) = (child.id(), None);
     loop {
         if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
+            return Ok((Some(status), pid));
         }
         let now = started.elapsed();
         if now >= deadline {
-            return Ok(None);
+            return Ok((None, pid));
         }
-        if runs_since.is_none() && fs::read_link(&link).is_ok_and(|e| e == exe) {
-            runs_since = Some(now);
+        if runs_since.is_none() {
+            let found =
+                if task.within.is_empty() { runs(pid).then_some(pid) } else { below(child.id()).find(|&p| runs(p)) };
+            (pid, runs_since) = (found.unwrap_or(pid), found.map(|_| now));
         }
         let due = runs_since.zip(driver.next()).map(|(since, next)| since + next);
         match due {
             Some(due) if due <= now => {
                 let since = runs_since.unwrap_or(now);
-                driver.step(child.id(), now - since, deadline.saturating_sub(now).max(TICK));
+                driver.step(pid, now - since, deadline.saturating_sub(now).max(TICK));
             }
             Some(due) => std::thread::sleep((due - now).min(TICK)),
             None => std::thread::sleep(TICK),
         }
+    }
+}
+
+/// The processes below `pid`, the nearest first.
+fn below(pid: u32) -> impl Iterator<Item = u32> {
+    let (mut found, mut at) = (vec![pid], 0);
+    while at < found.len() {
+        let list = fs::read_to_string(format!("/proc/{0}/task/{0}/children", found[at])).unwrap_or_default();
+        found.extend(list.split_ascii_whitespace().filter_map(|w| w.parse::<u32>().ok()));
+        at += 1;
+    }
+    found.into_iter().skip(1)
+}
+
+/// How the program ended, where a shell tells it: a signal as 128 more.
+fn of_program(task: &Task, ended: String) -> String {
+    let code = ended.strip_prefix("exit ").and_then(|c| c.parse::<i32>().ok());
+    match code.filter(|&c| !task.within.is_empty() && c > 128) {
+        Some(code) => format!("signal {}", code - 128),
+        None => ended,
     }
 }
 

@@ -174,10 +174,16 @@ pub fn enter(door: &File) -> std::io::Result<()> {
     door.write_all(b"0")
 }
 
-/// Pids in these groups.
+/// Pids in these groups and in those below them (a node makes one for each guest).
 pub fn members(groups: &[PathBuf]) -> BTreeSet<u32> {
-    let read = |group: &PathBuf| std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
-    groups.iter().flat_map(|g| read(g).lines().filter_map(|l| l.parse().ok()).collect::<Vec<u32>>()).collect()
+    let mut all = BTreeSet::new();
+    for group in groups {
+        let list = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+        all.extend(list.lines().filter_map(|l| l.parse::<u32>().ok()));
+        let below = std::fs::read_dir(group).into_iter().flatten().flatten().map(|e| e.path());
+        all.extend(members(&below.filter(|p| p.is_dir()).collect::<Vec<_>>()));
+    }
+    all
 }
 
 /// Moves those that live on (a shell inside a node from which the testbed is taken away) out of the way, to the group

@@ -3,7 +3,7 @@
 use super::{Helper, PATIENCE, Stage, pando};
 use pando_kernel::clock;
 use pando_migrate::channel::{Channel, ChannelError};
-use pando_migrate::control::GuestOrder;
+use pando_migrate::control::{GuestOrder, Limits};
 use pando_migrate::message::signal_frames;
 use pando_migrate::message::{Area, CLOCK_QUESTIONS, Context, Down, Layout, Offer, Run, Special, Start, Up, VERSION};
 use std::net::{TcpListener, TcpStream};
@@ -157,6 +157,7 @@ pub fn offer() -> Offer {
         epoch: 1,
         home: "liar".into(),
         pid: PID,
+        inner_pid: PID,
         uid: 0,
         command: "a liar's".into(),
         needs: pando_migrate::cpu::needs(std::process::id() as i32),
@@ -167,7 +168,13 @@ pub fn offer() -> Offer {
 impl Visit {
     /// Up to the TLS handshake.
     pub fn new() -> Self {
-        let stage = Stage::new();
+        Self::with(|_| {})
+    }
+
+    /// The same, at a node with other limits.
+    pub fn with(limits: impl FnOnce(&mut Limits)) -> Self {
+        let mut stage = Stage::new();
+        limits(&mut stage.limits);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let theirs: OwnedFd = listener.accept().unwrap().0.into();
@@ -213,7 +220,8 @@ impl Visit {
 
     /// Behaves up to the layout, which may be any.
     pub fn prepare(&mut self, layout: Layout) {
-        self.say(&Down::Offer(offer()), &[]);
+        let lost_after_ms = self.stage.limits.lost_after_ms;
+        self.say(&Down::Offer(Offer { lost_after_ms, ..offer() }), &[]);
         assert!(matches!(self.hear().unwrap().0, Up::Agree { .. }));
         for _ in 0..CLOCK_QUESTIONS {
             assert!(matches!(self.hear().unwrap().0, Up::AskClock));
@@ -232,11 +240,13 @@ impl Visit {
     /// The same, and the helper has prepared it.
     pub fn prepared() -> Self {
         let mut visit = Visit::new();
-        visit.prepare(layout());
-        match visit.hear().unwrap().0 {
-            Up::Prepared { .. } => visit,
-            other => panic!("{other:?}"),
-        }
+        visit.is_prepared();
+        visit
+    }
+
+    pub fn is_prepared(&mut self) {
+        self.prepare(layout());
+        assert!(matches!(self.hear().unwrap().0, Up::Prepared { .. }));
     }
 
     /// Says all of it.
@@ -261,9 +271,21 @@ impl Visit {
     /// A guest that runs.
     pub fn begun(beginning: &Beginning) -> Self {
         let mut visit = Visit::prepared();
-        visit.begin(beginning);
-        visit.wait_for(|up, _| matches!(up, Up::Started).then_some(()));
+        visit.has_begun(beginning);
         visit
+    }
+
+    pub fn has_begun(&mut self, beginning: &Beginning) {
+        self.begin(beginning);
+        self.wait_for(|up, _| matches!(up, Up::Started).then_some(()));
+    }
+
+    /// The sandbox's init and the guest's body, as this machine knows them.
+    pub fn sandbox(&self) -> (u32, u32) {
+        match family(self.guest.pid())[..] {
+            [body, init] => (init, body),
+            ref other => panic!("a sandbox of two processes, not of {other:?}"),
+        }
     }
 
     /// Starts the guest with this code.

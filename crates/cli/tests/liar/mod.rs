@@ -62,7 +62,8 @@ impl Stage {
                 });
             }
         });
-        let limits = Limits { lost_after_ms: 3_000, connect_ms: 3_000, prepare_ms: 3_000, freeze_ms: 3_000 };
+        let times = Limits { lost_after_ms: 3_000, connect_ms: 3_000, prepare_ms: 3_000, ..Limits::default() };
+        let limits = Limits { freeze_ms: 3_000, ..times };
         Stage { dir, reports, limits }
     }
 

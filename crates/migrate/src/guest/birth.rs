@@ -121,10 +121,12 @@ impl Guest {
                 self.threads.insert(thread);
                 self.go_on(born)?;
             }
-            Err(error) => {
-                // This kernel has no room for it: as if home's had not had any.
+            Err(_) => {
+                // This machine has no room for it; home's had. There the call is made once more.
                 self.bury(Stillborn { tid: born, signals: 0 })?;
-                regs.rax = error as u64;
+                self.note_no_more_threads();
+                (regs.rax, regs.orig_rax) = (held.nr, u64::MAX);
+                regs.rip -= 2;
             }
         }
         at("registers", parent.set_registers(&regs))?;
@@ -149,7 +151,7 @@ impl Guest {
 
     /// A thread that came along from home, at the start: made by the first one.
     pub(super) fn bring_thread(&mut self, base: &Registers, tid: i32, context: &Context) -> Result<()> {
-        let made = self.make_thread(self.offer.pid, base, tid)?;
+        let made = self.make_thread(self.offer.inner_pid, base, tid)?;
         let child = made.map_err(|e| {
             let e = std::io::Error::from_raw_os_error(-e as i32);
             GuestError::Protocol(format!("more threads than this machine has room for: {e}"))
@@ -175,7 +177,7 @@ impl Guest {
 
     /// A thread is gone here.
     pub(super) fn thread_gone(&mut self, tid: i32, status: i32) -> Result<()> {
-        if tid == self.offer.pid || !self.threads[tid].ending {
+        if tid == self.offer.inner_pid || !self.threads[tid].ending {
             return Err(GuestError::Died(status));
         }
         self.threads.remove(tid);
@@ -207,7 +209,7 @@ impl Guest {
     /// Lets a thread run that we have stopped for a moment, unless it is to stand still.
     pub(super) fn go_on(&mut self, tid: i32) -> Result<()> {
         let thread = &mut self.threads[tid];
-        if thread.for_home || self.paused || self.leaving.freezing() || self.fork.is_some() {
+        if thread.for_home || self.paused || self.room.is_full() || self.leaving.freezing() || self.fork.is_some() {
             thread.stopped = true;
             return Ok(());
         }

@@ -1,6 +1,7 @@
 //! From an unread connection to a guest that runs.
 
 use super::clocks;
+use super::room::{self, Room};
 use super::thread::{Arriving, GuestThread, Threads};
 use super::{Guest, GuestError, Leaving, Result, at};
 use crate::area::{AreaMap, Backing};
@@ -30,15 +31,14 @@ const MAX_SPECIAL: u64 = 1 << 20;
 const FIRST_UID: u32 = 0x7000_0000;
 /// The longest wait for this machine's clock to reach what the program has seen, nanoseconds.
 const MAX_BEHIND_NS: i64 = 1_000_000_000;
-/// System calls that the injected code may make once the filter is in force, beside threads: only the guest's own map and timers, and what the
+/// System calls that the injected code may make once the filter is in force, beside threads and private memory: only the guest's own map and timers, and what the
 /// kernel keeps for a thread.
-const HELPER_CALLS: [u32; 14] = [
+const HELPER_CALLS: [u32; 13] = [
     libc::SYS_rseq as u32,
     libc::SYS_set_robust_list as u32,
     libc::SYS_get_robust_list as u32,
     libc::SYS_set_tid_address as u32,
     libc::SYS_sigaltstack as u32,
-    libc::SYS_mmap as u32,
     libc::SYS_mprotect as u32,
     libc::SYS_munmap as u32,
     libc::SYS_mremap as u32,
@@ -93,12 +93,12 @@ fn take_in(order: GuestOrder, mut chan: Channel, link: &mut Link) -> Result<Opti
     };
     check_layout(&layout)?;
     let plan = Plan {
-        pid: offer.pid,
+        pid: offer.inner_pid,
         uid: FIRST_UID + order.slot,
         hole: layout.hole,
         monotonic_offset: monotonic,
         boottime_offset: boottime,
-        limits: layout.limits.clone(),
+        limits: layout.limits.iter().copied().chain(room::resource_limits(&order.limits)).collect(),
     };
     let mut guest = prepare(order, offer, chan, &plan, &layout)?;
     guest.link = std::mem::replace(link, Link::new(""));
@@ -129,7 +129,7 @@ fn reason_to_decline(offer: &Offer) -> Option<String> {
     if let Some(why) = offer.needs.lacking() {
         return Some(why);
     }
-    if offer.pid < 2 {
+    if offer.inner_pid < 2 {
         return Some("a process with pid 1 can't be moved: start the program under an init".into());
     }
     None
@@ -201,10 +201,10 @@ fn prepare(order: GuestOrder, offer: Offer, chan: Channel, plan: &Plan, layout: 
         }
         let memory = at("the guest's memory", ProcessMemory::open(body.pid))?;
         let pagemap = at("the guest's pagemap", Pagemap::open(body.pid))?;
-        Ok((memory, pagemap))
+        Ok((memory, pagemap, at("its control group", Room::new(&order.limits, &body))?))
     })();
     let uffd = at("duplicate the userfaultfd", body.uffd.try_clone()).and_then(|fd| at("userfaultfd", Uffd::new(fd)));
-    let ((memory, pagemap), uffd) = match built.and_then(|b| uffd.map(|u| (b, u))) {
+    let ((memory, pagemap, room), uffd) = match built.and_then(|b| uffd.map(|u| (b, u))) {
         Ok(parts) => parts,
         Err(e) => {
             let _ = signal::kill(body.init, libc::SIGKILL);
@@ -214,7 +214,7 @@ fn prepare(order: GuestOrder, offer: Offer, chan: Channel, plan: &Plan, layout: 
     };
     let now = Instant::now();
     let mut threads = Threads::default();
-    threads.insert(GuestThread::new(offer.pid, tracee));
+    threads.insert(GuestThread::new(offer.inner_pid, tracee));
     Ok(Guest {
         order,
         offer,
@@ -243,6 +243,7 @@ fn prepare(order: GuestOrder, offer: Offer, chan: Channel, plan: &Plan, layout: 
         stubs: Vec::new(),
         cpu_before_ns: 0,
         leaving: Leaving::No,
+        room,
         fork: None,
         wants_home: false,
         reported: now,
@@ -253,7 +254,7 @@ fn prepare(order: GuestOrder, offer: Offer, chan: Channel, plan: &Plan, layout: 
 impl Guest {
     /// The guest's first thread, which does what is done once for all.
     fn first(&self) -> Tracee {
-        self.threads[self.offer.pid].tracee
+        self.threads[self.offer.inner_pid].tracee
     }
 
     /// Runs calls in the stopped first thread. `base`: its registers, which the caller restores.
@@ -277,7 +278,12 @@ impl Guest {
                 (Down::Start(start), _) => break start,
                 (Down::Areas(areas), _) if !std::mem::replace(&mut adjusted, true) => self.adjust(&regs, &areas)?,
                 (Down::Undelivered, body) => arriving.signals(&body)?,
-                (Down::Thread(tid, context), xstate) => arriving.thread(tid, *context, xstate)?,
+                (Down::Thread(tid, context), xstate) => {
+                    arriving.thread(tid, *context, xstate)?;
+                    if let Some(why) = self.too_many_threads(arriving.threads.len()) {
+                        return Err(GuestError::NoRoom(why));
+                    }
+                }
                 (Down::Pages(runs), body) => self.install(&runs, &body)?,
                 (Down::Ping, _) => {}
                 (Down::End, _) => return Err(GuestError::Ended),
@@ -382,7 +388,7 @@ impl Guest {
 
     fn start(&mut self, base: &Registers, start: &Start, contexts: &[(i32, Context, Vec<u8>)]) -> Result<()> {
         check_start(start)?;
-        if contexts.first().is_none_or(|c| c.0 != self.offer.pid) {
+        if contexts.first().is_none_or(|c| c.0 != self.offer.inner_pid) {
             return Err(GuestError::Protocol("a start without its first thread".into()));
         }
         self.brk = start.brk;
@@ -395,7 +401,7 @@ impl Guest {
             if context.rseq.0 != 0 && self.body.full_uffd && self.memory.word(context.rseq.0).is_none() {
                 return Err(GuestError::Protocol("a start without the page of rseq".into()));
             }
-            match *tid == self.offer.pid {
+            match *tid == self.offer.inner_pid {
                 true => self.restore_thread_state(base, *tid, context)?,
                 false => self.bring_thread(base, *tid, context)?,
             }

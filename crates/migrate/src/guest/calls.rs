@@ -118,7 +118,9 @@ impl Guest {
             Class::Memory if !self.body.full_uffd && self.needs_home_pages(held) => {
                 Some(format!("it called {name}, which in personal mode only home can do"))
             }
-            Class::Forward if held.nr == libc::SYS_exit as u64 && tid == self.offer.pid && self.threads.len() > 1 => {
+            Class::Forward
+                if held.nr == libc::SYS_exit as u64 && tid == self.offer.inner_pid && self.threads.len() > 1 =>
+            {
                 Some("its first thread ends before the others".into())
             }
             Class::Forward if self.looks_at_itself(held) => Some("it looks at its own memory through /proc".into()),
@@ -222,6 +224,9 @@ impl Guest {
             Class::Memory => Plan::Forward { inputs: Vec::new(), outputs_max: Vec::new() },
             Class::Birth => match self.asked_birth(&held, &mut view) {
                 Asked::Thread(birth) => {
+                    if let Some(why) = self.too_many_threads(self.threads.len() + 1) {
+                        return self.call_goes_home(tid, &why);
+                    }
                     return self.send_call(tid, libc::SYS_clone as u64, birth.args(), Vec::new(), &[]);
                 }
                 Asked::Process(birth) => {
@@ -555,7 +560,7 @@ impl Guest {
                     Some((0, true)) => thread,
                     Some((0, false)) => process,
                     Some((id, true)) => self.threads.iter().find(|t| t.tid as u32 == id).map_or(0, of_thread),
-                    Some((id, false)) if id == self.offer.pid as u32 => process,
+                    Some((id, false)) if id == self.offer.inner_pid as u32 => process,
                     _ => 0,
                 };
                 add(0, here / 1_000_000_000);

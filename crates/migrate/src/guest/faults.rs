@@ -122,7 +122,9 @@ impl Guest {
                 rest = tail;
                 for (addr, end, _) in self.home_parts(run.addr, run.addr + len) {
                     let from = (addr - run.addr) as usize;
-                    self.install_bytes(addr, &data[from..from + (end - addr) as usize]);
+                    if !self.install_bytes(addr, &data[from..from + (end - addr) as usize]) {
+                        self.no_memory_for_pages()?;
+                    }
                 }
             }
             let arrived: Vec<u64> = self.pulls.range(run.addr..run.addr + len).copied().collect();
@@ -143,9 +145,10 @@ impl Guest {
         self.areas.within(start, end).into_iter().filter(|p| p.2 == Backing::Home).collect()
     }
 
-    /// Puts in bytes of whole pages; those that are there already stay as they are (they are newer).
-    pub(super) fn install_bytes(&self, start: u64, data: &[u8]) {
-        let (mut done, mut single) = (0usize, 0u32);
+    /// Puts in bytes of whole pages; those that are there already stay as they are (they are newer). False: this machine has no memory
+    /// for all of them.
+    fn install_bytes(&self, start: u64, data: &[u8]) -> bool {
+        let (mut done, mut single, mut room) = (0usize, 0u32, true);
         while done < data.len() {
             let take = if single > 0 { PAGE as usize } else { data.len() - done };
             let (copied, error) = self.uffd.copy(start + done as u64, &data[done..done + take]);
@@ -160,9 +163,13 @@ impl Guest {
                 }
                 // The range crosses from one mapping into the next: page by page for a while.
                 Some(libc::ENOENT | libc::EINVAL) if single == 0 && take > PAGE as usize => single = 64,
-                _ => done += PAGE as usize,
+                other => {
+                    room &= other != Some(libc::ENOMEM);
+                    done += PAGE as usize;
+                }
             }
         }
+        room
     }
 
     fn install_zero(&self, start: u64, end: u64) {

@@ -356,7 +356,7 @@ impl Guest {
     /// CPU timers, which all threads share.
     fn take_timers(&mut self) -> Result<CpuTimers> {
         let scratch = self.hole + crate::layout::SCRATCH;
-        let first = self.threads[self.offer.pid].tracee;
+        let first = self.threads[self.offer.inner_pid].tracee;
         let base = at("registers", first.registers())?;
         let calls = [1, 2].map(|w| call(libc::SYS_getitimer, &[w, scratch + (w - 1) * 32]));
         self.inject_in(first, &base, &calls)?;

@@ -8,6 +8,7 @@ mod faults;
 mod fork;
 mod leave;
 mod mirror;
+mod room;
 mod stops;
 mod thread;
 
@@ -26,6 +27,7 @@ use pando_kernel::pagemap::Pagemap;
 use pando_kernel::sandbox::Body;
 use pando_kernel::uffd::Uffd;
 use pando_kernel::{clock, inject, poll, ptrace, signal};
+use room::Room;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -33,6 +35,9 @@ use thread::Threads;
 
 /// Most stops, calls or messages that are taken in one round.
 const AT_ONCE: u32 = 32;
+
+/// How long an honest home that is refused is listened to.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Why a guest's life ended here.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +60,12 @@ pub(crate) enum GuestError {
     /// The program made a thread by the engine's own code.
     #[error("a thread that the program made behind our back ({0})")]
     Smuggled(String),
+    /// It has taken too much memory, and home leaves it here.
+    #[error("it took all the memory that a guest gets here, {0}, and its home did not take it back")]
+    Full(String),
+    /// It needs more than there is for it.
+    #[error("{0}")]
+    NoRoom(String),
     /// The normal end.
     #[error("home ended it")]
     Ended,
@@ -151,6 +162,7 @@ pub(crate) struct Guest {
     stubs: Vec<u64>,
     cpu_before_ns: u64,
     leaving: Leaving,
+    room: Room,
     /// A process is being made.
     fork: Option<Fork>,
     wants_home: bool,
@@ -209,9 +221,11 @@ impl Guest {
                 [chan, (self.children.as_raw_fd(), false), (self.uffd.raw(), false), (listener, false), (link, false)];
             let busy = self.leaving.busy() && !self.map_is_changing() || self.fork.as_ref().is_some_and(Fork::is_busy);
             let at_once = busy && !self.chan.wants_write();
-            let timeout = if at_once || !self.stash.is_empty() || self.chan.has_frame() { 0 } else { 250_000 };
+            let idle = self.room.look_within().as_micros() as i64;
+            let timeout = if at_once || !self.stash.is_empty() || self.chan.has_frame() { 0 } else { idle };
             ready = at("poll", poll::wait(&fds, timeout))?;
             self.heartbeat()?;
+            self.watch_memory()?;
         }
     }
 
@@ -376,6 +390,12 @@ impl Guest {
         });
     }
 
+    /// Home is still sending: what it has sent and nobody has read would take our last words away from it when the connection closes.
+    fn hear_home_out(&mut self) {
+        let end = Instant::now() + LAST_WORDS;
+        while self.chan.wait::<Down>(end.saturating_duration_since(Instant::now())).is_ok() {}
+    }
+
     /// Ends the guest and says why.
     fn finish(mut self, end: Result<()>) -> i32 {
         let _ = signal::kill(self.body.init, libc::SIGKILL);
@@ -385,11 +405,15 @@ impl Guest {
             Err(e @ (GuestError::Home(_) | GuestError::Lost(_))) => {
                 ("lost", "warn", format!("its home {} is out of reach: {e}; its guest here was ended", self.offer.home))
             }
+            Err(GuestError::Died(_)) if let Some(why) = self.room.out_of_memory() => ("failed", "error", why),
             Err(e) => ("failed", "error", said(&e.to_string())),
         };
         if outcome == "failed" {
             let _ = self.chan.send(&Up::Failed(detail.clone()), &[]);
             self.chan.drain(Duration::from_millis(500));
+        }
+        if let Err(GuestError::NoRoom(_)) = end {
+            self.hear_home_out();
         }
         while !matches!(ptrace::wait_any(true), Ok(None) | Err(_)) {}
         let detail = format!("guest {} of {} ({}): {detail}", self.offer.pid, self.offer.home, self.offer.command);

@@ -149,7 +149,7 @@ impl Guest {
         // One that could not be made here is there at home for a moment: the first thread takes what it gets.
         if let Some(stillborn) = self.stillborn.values_mut().find(|s| s.tid == tid) {
             stillborn.signals += 1;
-            return self.take_signal(self.offer.pid, info);
+            return self.take_signal(self.offer.inner_pid, info);
         }
         Err(GuestError::Protocol(format!("a signal for thread {tid}, which there is not")))
     }

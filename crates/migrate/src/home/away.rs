@@ -150,7 +150,7 @@ impl Deputy {
             }
             Up::Call { tid, seq, nr, args, inputs, signals, resumes } => {
                 self.make_stack_now()?;
-                self.on_call(Wanted { tid, seq, nr, args, resumes }, &inputs, &body, signals)
+                self.on_call(Wanted { inner: tid, seq, nr, args, resumes }, &inputs, &body, signals)
             }
             Up::Child(context) => {
                 let whole = body.len() == context.xstate as usize && body.len() <= MAX_XSTATE;
@@ -166,12 +166,12 @@ impl Deputy {
                 Err(self.broken("signals that it can't have"))
             }
             Up::Undelivered => Ok(()),
-            Up::Thread(tid, context) => self.on_thread(tid, *context, body),
+            Up::Thread(inner, context) => self.on_thread(inner, *context, body),
             Up::Frozen { timers, cpu_ns } => self.on_frozen(timers, cpu_ns),
             Up::Usage(cpu_ns, signals) => {
-                for (tid, seen) in signals {
+                for (inner, seen) in signals {
                     // A thread that has ended meanwhile has seen them all.
-                    if self.threads.has(tid) {
+                    if let Some(tid) = self.threads.known_inside(inner) {
                         self.check_signals(tid, seen)?;
                         self.threads[tid].signals_seen(seen);
                     }

@@ -5,6 +5,7 @@ use super::{Deputy, Flight, Result, at};
 use crate::layout::{HOLE_BYTES, TABLE, TOP};
 use crate::message::{Down, MAX_THREADS};
 use pando_kernel::inject::{self, THREAD_FLAGS};
+use pando_kernel::procfs;
 
 /// What the flags of a thread's clone(2) may say beside what it shares: of these the guest's side takes care.
 const FREE_FLAGS: u64 = (libc::CLONE_SETTLS
@@ -29,7 +30,7 @@ pub(crate) fn is_thread(flags: u64) -> bool {
 }
 
 impl Deputy {
-    /// The thread in which `tid` halts calls clone: makes the deputy thread and says its id.
+    /// The thread in which `tid` halts calls clone: makes the deputy thread and says its id, as the program knows it.
     pub(super) fn bear(&mut self, tid: i32) -> Result<()> {
         let Some(flight) = self.threads[tid].flight.take() else { return Ok(()) };
         if self.threads.len() >= MAX_THREADS {
@@ -45,8 +46,9 @@ impl Deputy {
             Err(error) => (error, Vec::new()),
             Ok(child) => {
                 at("mask", child.set_signal_mask(mask))?;
-                self.threads.insert(DeputyThread::new(child.tid, base));
-                (i64::from(child.tid), self.announce(&flight, child.tid))
+                let inner = at("its thread id", procfs::innermost_tid(child.tid))?;
+                self.threads.insert(DeputyThread::new(child.tid, inner, base));
+                (i64::from(inner), self.announce(&flight, inner))
             }
         };
         self.reply(tid, &flight, result, outputs)

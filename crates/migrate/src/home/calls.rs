@@ -21,7 +21,8 @@ const INLINE: u64 = 128 * 1024;
 
 /// A call as the guest asks for it.
 pub(super) struct Wanted {
-    pub tid: i32,
+    /// The thread as the program knows it.
+    pub inner: i32,
     pub seq: u64,
     pub nr: u64,
     pub args: [u64; 6],
@@ -31,10 +32,10 @@ pub(super) struct Wanted {
 impl Deputy {
     /// A call from the guest.
     pub(super) fn on_call(&mut self, wanted: Wanted, inputs: &[Span], body: &[u8], signals: u64) -> Result<()> {
-        let Wanted { tid, seq, nr, mut args, resumes } = wanted;
-        if !self.threads.has(tid) || self.returning {
-            return Err(self.broken(&format!("a call of thread {tid}, which there is not")));
-        }
+        let Wanted { inner, seq, nr, mut args, resumes } = wanted;
+        let Some(tid) = self.threads.known_inside(inner).filter(|_| !self.returning) else {
+            return Err(self.broken(&format!("a call of thread {inner}, which there is not")));
+        };
         if self.threads[tid].flight.is_some() {
             return Err(self.broken("a call while another one is running"));
         }

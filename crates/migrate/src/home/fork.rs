@@ -137,7 +137,8 @@ impl Deputy {
         inject::table_calls(child, &memory, &base, self.hole, self.hole + TABLE, &calls)?;
         inject::step_call(child, &base, self.syscall_ip, &call(libc::SYS_munmap, &[self.hole, HOLE_BYTES]))?;
         if flags & libc::CLONE_CHILD_SETTID as u64 != 0 {
-            memory.write(child_tid, &child.tid.to_le_bytes());
+            let inner = at("the child's id", procfs::innermost_tid(child.tid))?;
+            memory.write(child_tid, &inner.to_le_bytes());
         }
         let unusable = |what: &'static str, e: std::io::Error| match e.raw_os_error() {
             Some(libc::ESRCH) => HomeError::Kernel(what, e),

@@ -246,7 +246,8 @@ impl Deputy {
 
     /// Begins to trace a thread and asks it to stop; one that has just ended is passed over.
     fn seize(&mut self, tid: i32) -> Result<()> {
-        let thread = DeputyThread::new(tid, no_registers());
+        let inner = procfs::innermost_tid(tid).unwrap_or(tid);
+        let thread = DeputyThread::new(tid, inner, no_registers());
         match thread.tracee.seize(0).and_then(|()| thread.tracee.interrupt()) {
             Ok(()) => self.threads.insert(thread),
             Err(_) if tid != self.pid && procfs::status(tid).map_or(true, |s| matches!(s.state, 'Z' | 'X')) => {}
@@ -289,7 +290,7 @@ impl Deputy {
                 Some(Stop::Gone(status)) => return Err(HomeError::Ended(status)),
                 Some(Stop::Other(_)) => at("continue", tracee.cont(0))?,
                 None if Instant::now() > limit => {
-                    let why = "it waits in the kernel and can't be stopped (a child in vfork, or a device)";
+                    let why = "it waits in the kernel and can't be stopped (a child in vfork, a device, or its container is paused)";
                     return Err(HomeError::Refused(format!("process {}: {why}; try again later", self.pid)));
                 }
                 None => {

@@ -1,15 +1,15 @@
 //! What a node is told before it takes a process: whose it is, what it needs, how its memory lies.
 
 use super::target::Request;
-use super::{Result, describe};
+use super::{Result, at, describe};
 use crate::control::{DeputyOrder, Destination};
 use crate::cpu;
 use crate::hold::{Holds, Side};
 use crate::layout::HOLE_BYTES;
 use crate::message::{Area, Layout, Offer, Special, VERSION};
 use pando_kernel::memory::ProcessMemory;
-use pando_kernel::procfs::Mapping;
-use pando_kernel::vdso;
+use pando_kernel::procfs::{self, Mapping};
+use pando_kernel::{clock, vdso};
 
 /// Where tests hold this helper.
 pub(super) fn holds(order: &DeputyOrder) -> Holds {
@@ -30,12 +30,14 @@ pub(super) fn target_request(
         dest,
         identity_dir: order.identity_dir.clone(),
         limits: order.limits.clone(),
+        clocks_ahead: clock::ahead_of_us(order.pid as i32),
         offer: Offer {
             version_min: VERSION,
             version_max: VERSION,
             epoch,
             home: order.node.clone(),
             pid: order.pid as i32,
+            inner_pid: at("its pid", procfs::innermost_tid(order.pid as i32))?,
             uid,
             command,
             needs: cpu::needs(order.pid as i32),
@@ -64,7 +66,7 @@ fn guest_limits(pid: i32, abroad_ns: u64) -> Vec<(u32, u64, u64)> {
     let mut out = stack_limit(pid);
     let text = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default();
     let mut words = text.lines().find_map(|l| l.strip_prefix("Max cpu time")).unwrap_or("").split_ascii_whitespace();
-    let used = (pando_kernel::clock::process_cpu_ns(pid) + abroad_ns) / 1_000_000_000;
+    let used = (clock::process_cpu_ns(pid) + abroad_ns) / 1_000_000_000;
     let mut left = || {
         words.next().and_then(|w| w.parse::<u64>().ok()).map_or(libc::RLIM_INFINITY, |l| l.saturating_sub(used).max(1))
     };

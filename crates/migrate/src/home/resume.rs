@@ -26,10 +26,11 @@ impl Deputy {
     }
 
     /// A thread is here.
-    pub(super) fn on_thread(&mut self, tid: i32, mut context: Context, xstate: Vec<u8>) -> Result<()> {
-        if !self.froze_abroad() || !self.threads.has(tid) || self.threads[tid].context.is_some() {
+    pub(super) fn on_thread(&mut self, inner: i32, mut context: Context, xstate: Vec<u8>) -> Result<()> {
+        let known = self.threads.known_inside(inner).filter(|&tid| self.threads[tid].context.is_none());
+        let Some(tid) = known.filter(|_| self.froze_abroad()) else {
             return Err(self.broken("a frozen thread that was not asked for"));
-        }
+        };
         let whole = xstate.len() == context.xstate as usize && xstate.len() <= MAX_XSTATE;
         let Some(mut registers) = ptrace::from_words(&context.registers).filter(|_| whole) else {
             return Err(self.broken("a register set that makes no sense"));
@@ -326,15 +327,17 @@ impl Deputy {
     /// meanwhile. Of signals of any kind only the thread that gets them may say who sent them.
     fn queue(&self, tid: i32, infos: &[Vec<u8>]) -> Result<()> {
         let alone = self.threads.len() == 1 && !self.released;
+        // The process makes these calls itself.
+        let (pid, tid_inside) = (self.threads[self.pid].inner as u64, self.threads[tid].inner as u64);
         let scratch = self.hole + SCRATCH;
         for batch in infos.chunks((PAGE / 128) as usize) {
             self.memory.write(scratch, &batch.concat());
             let places = (0u64..).map(|i| scratch + i * 128);
             let send = |(info, at): (&Vec<u8>, u64)| {
-                let (pid, number) = (self.pid as u64, u64::from(info[0]));
+                let number = u64::from(info[0]);
                 match alone {
                     true => call(libc::SYS_rt_sigqueueinfo, &[pid, number, at]),
-                    false => call(libc::SYS_rt_tgsigqueueinfo, &[pid, tid as u64, number, at]),
+                    false => call(libc::SYS_rt_tgsigqueueinfo, &[pid, tid_inside, number, at]),
                 }
             };
             let calls: Vec<Call> = batch.iter().zip(places).map(send).collect();

@@ -178,7 +178,8 @@ impl Deputy {
         if self.returning {
             return self.signal_while_returning(tid, info, regs);
         }
-        self.tell(&Down::Signal(tid, info.to_vec()), &[])?;
+        let inner = thread.inner;
+        self.tell(&Down::Signal(inner, info.to_vec()), &[])?;
         let thread = &mut self.threads[tid];
         let flight = thread.flight.as_ref();
         let (has_flight, nr) = (flight.is_some(), flight.map_or(0, |f| f.nr));

@@ -45,14 +45,14 @@ impl Deputy {
         let others = self.threads.ids().into_iter().filter(|&tid| tid != first);
         for tid in std::iter::once(first).chain(others) {
             let thread = &mut self.threads[tid];
-            let signals = thread.signals;
+            let (inner, signals) = (thread.inner, thread.signals);
             let Some(context) = &mut thread.context else { continue };
             context.signals = signals;
             context.cut_short = thread.cut_short.map(|(_, _, done)| done);
             for body in signal_frames(&context.undelivered) {
                 chan.send(&Down::Undelivered, &[&body])?;
             }
-            chan.send(&Down::Thread(tid, context.clone()), &[&thread.xstate])?;
+            chan.send(&Down::Thread(inner, context.clone()), &[&thread.xstate])?;
         }
         Ok(())
     }
@@ -80,13 +80,14 @@ impl Deputy {
             return Err(HomeError::Ended(status));
         }
         self.send_threads(&mut prepared.chan, areas).map_err(failed)?;
+        let stopped_at = clock::monotonic_ns().saturating_sub(self.froze.elapsed().as_nanos() as u64);
         let start = Start {
             brk: self.brk,
             handlers: self.handlers_for(),
             ignored: self.ignored,
             timers: self.timers,
             paused: self.job_stopped(),
-            clock: clock::monotonic_ns().saturating_sub(self.froze.elapsed().as_nanos() as u64),
+            clock: stopped_at.wrapping_add_signed(clock::ahead_of_us(self.pid).0),
             calls: self.last_seq,
             cpu_abroad_ns: self.cpu_by_node.values().sum(),
         };

@@ -17,6 +17,8 @@ pub(crate) struct Request {
     pub limits: Limits,
     pub offer: Offer,
     pub layout: Layout,
+    /// What the process's time namespace adds to this helper's clocks.
+    pub clocks_ahead: (i64, i64),
 }
 
 /// A node with a sandbox that waits for a start.
@@ -59,9 +61,10 @@ pub(crate) fn prepare(request: Request) -> Result<Prepared> {
         match chan.wait::<Up>(left).map_err(failed)?.0 {
             Up::Agree { .. } => {}
             Up::AskClock if questions < CLOCK_QUESTIONS => {
+                let (monotonic, boottime) = request.clocks_ahead;
                 let clocks = Down::Clock {
-                    monotonic: clock::monotonic_ns(),
-                    boottime: clock::boottime_ns(),
+                    monotonic: clock::monotonic_ns().wrapping_add_signed(monotonic),
+                    boottime: clock::boottime_ns().wrapping_add_signed(boottime),
                     realtime: clock::realtime_ns(),
                 };
                 chan.send(&clocks, &[]).map_err(failed)?;

@@ -24,6 +24,8 @@ pub(crate) enum State {
 /// One thread.
 pub(crate) struct DeputyThread {
     pub tracee: Tracee,
+    /// Its id in its own pid namespace: the one that the program knows, and the node to which it goes.
+    pub inner: i32,
     pub state: State,
     pub before_stop: State,
     /// Registers that injected calls start from.
@@ -50,9 +52,10 @@ pub(crate) struct DeputyThread {
 }
 
 impl DeputyThread {
-    pub fn new(tid: i32, base: Registers) -> Self {
+    pub fn new(tid: i32, inner: i32, base: Registers) -> Self {
         DeputyThread {
             tracee: Tracee { tid },
+            inner,
             state: State::Halted,
             before_stop: State::Halted,
             base,
@@ -91,38 +94,50 @@ impl DeputyThread {
     }
 }
 
-/// All threads of one body by id. What comes from abroad is looked up with `has` first; inside home's helper ids are those of threads
-/// that are there.
+/// All threads of one body by their ids here. What comes from abroad is looked up with `known_inside` first; inside home's helper ids are
+/// those of threads that are there.
 #[derive(Default)]
-pub(crate) struct Threads(BTreeMap<i32, DeputyThread>);
+pub(crate) struct Threads {
+    all: BTreeMap<i32, DeputyThread>,
+    /// By the ids that the program knows.
+    inside: BTreeMap<i32, i32>,
+}
 
 impl Threads {
     pub fn ids(&self) -> Vec<i32> {
-        self.0.keys().copied().collect()
+        self.all.keys().copied().collect()
     }
 
     pub fn has(&self, tid: i32) -> bool {
-        self.0.contains_key(&tid)
+        self.all.contains_key(&tid)
+    }
+
+    /// The thread that the program calls `inner`.
+    pub fn known_inside(&self, inner: i32) -> Option<i32> {
+        self.inside.get(&inner).copied()
     }
 
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.all.len()
     }
 
     pub fn insert(&mut self, thread: DeputyThread) {
-        self.0.insert(thread.tracee.tid, thread);
+        self.inside.insert(thread.inner, thread.tracee.tid);
+        self.all.insert(thread.tracee.tid, thread);
     }
 
     pub fn remove(&mut self, tid: i32) {
-        self.0.remove(&tid);
+        if let Some(thread) = self.all.remove(&tid) {
+            self.inside.remove(&thread.inner);
+        }
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &DeputyThread> {
-        self.0.values()
+        self.all.values()
     }
 
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut DeputyThread> {
-        self.0.values_mut()
+        self.all.values_mut()
     }
 
     /// A thread that stands still and can be made to run calls of ours.
@@ -143,13 +158,13 @@ impl Index<i32> for Threads {
     type Output = DeputyThread;
 
     fn index(&self, tid: i32) -> &DeputyThread {
-        &self.0[&tid]
+        &self.all[&tid]
     }
 }
 
 impl IndexMut<i32> for Threads {
     fn index_mut(&mut self, tid: i32) -> &mut DeputyThread {
-        match self.0.get_mut(&tid) {
+        match self.all.get_mut(&tid) {
             Some(thread) => thread,
             None => unreachable!("thread {tid} of the deputy is not known"),
         }
