@@ -1,9 +1,11 @@
 //! One ordered, encrypted, framed connection that never blocks its owner.
 //!
-//! A frame: length of the head, length of the body (u32 each, little-endian), then sealed (seal.rs) body and head, then the tag.
+//! A frame: length of the head, length of the body (u32 each, little-endian), then sealed (seal.rs) body and head, then the tag. The highest bit of the body's
+//! length says that the body is compressed (squeeze.rs).
 
 use crate::message::{MAX_BODY, MAX_HEAD};
 use crate::seal::{Forged, Seal, Side, TAG};
+use crate::squeeze::{self, Squeeze};
 use rustls::Connection;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -60,6 +62,7 @@ pub struct Channel {
     pub spoke: Instant,
     /// When the socket last took bytes.
     took: Instant,
+    squeeze: Squeeze,
 }
 
 /// A frame of which the header is here.
@@ -67,12 +70,15 @@ struct Arriving {
     header: [u8; HEADER],
     head: usize,
     body: usize,
+    squeezed: bool,
     /// Body, head and tag, as far as they are here.
     data: Vec<u8>,
     have: usize,
 }
 
 const HEADER: usize = 8;
+/// In the length of the body: it is compressed.
+const SQUEEZED: u32 = 1 << 31;
 /// Bytes that may wait unsent in the socket: answers must not queue behind much of the background push.
 const UNSENT_BYTES: u32 = 512 * 1024;
 /// Bytes read ahead at once. What is missing of a larger frame is read straight into it.
@@ -105,7 +111,13 @@ impl Channel {
             heard: now,
             spoke: now,
             took: now,
+            squeeze: Squeeze::default(),
         })
+    }
+
+    /// Compresses where the line is slower than this, bytes a second.
+    pub fn squeeze_below(&mut self, rate: u64) {
+        self.squeeze = Squeeze::below(rate);
     }
 
     /// For poll.
@@ -149,8 +161,11 @@ impl Channel {
     /// Queues a frame and sends as much as the socket takes.
     pub fn send<T: Serialize>(&mut self, head: &T, body: &[&[u8]]) -> Result<(), ChannelError> {
         let head = postcard::to_stdvec(head).map_err(|e| ChannelError::Invalid(e.to_string()))?;
+        let squeezed = self.squeeze.body(body, || pando_kernel::poll::delivery_rate(self.tcp.as_raw_fd()));
+        let whole = squeezed.as_ref().map(Vec::as_slice);
+        let body = whole.as_ref().map_or(body, std::slice::from_ref);
         let length: usize = body.iter().map(|b| b.len()).sum();
-        let header = header(head.len(), length);
+        let header = header(head.len(), length, squeezed.is_some());
         self.out.reserve(HEADER + length + head.len() + TAG);
         self.out.extend_from_slice(&header);
         let begin = self.out.len();
@@ -278,7 +293,8 @@ impl Channel {
         let head = &frame.data[frame.body..frame.body + frame.head];
         let value = postcard::from_bytes(head).map_err(|e| ChannelError::Invalid(e.to_string()))?;
         frame.data.truncate(frame.body);
-        Ok(Some((value, frame.data)))
+        let body = if frame.squeezed { squeeze::undo(&frame.data).map_err(ChannelError::Invalid)? } else { frame.data };
+        Ok(Some((value, body)))
     }
 
     /// Waits for the next frame.
@@ -314,17 +330,19 @@ impl Channel {
     }
 }
 
-fn header(head: usize, body: usize) -> [u8; HEADER] {
+fn header(head: usize, body: usize, squeezed: bool) -> [u8; HEADER] {
     let mut out = [0; HEADER];
     out[..4].copy_from_slice(&(head as u32).to_le_bytes());
-    out[4..].copy_from_slice(&(body as u32).to_le_bytes());
+    let mark = if squeezed { SQUEEZED } else { 0 };
+    out[4..].copy_from_slice(&(body as u32 | mark).to_le_bytes());
     out
 }
 
 /// Bytes of head and body; none if that is more than allowed.
 pub(crate) fn lengths(header: &[u8; HEADER]) -> Option<(usize, usize)> {
     let [a, b, c, d, e, f, g, h] = *header;
-    let (head, body) = (u32::from_le_bytes([a, b, c, d]) as usize, u32::from_le_bytes([e, f, g, h]) as usize);
+    let (head, body) = (u32::from_le_bytes([a, b, c, d]) as usize, u32::from_le_bytes([e, f, g, h]));
+    let body = (body & !SQUEEZED) as usize;
     (head <= MAX_HEAD && body <= MAX_BODY).then_some((head, body))
 }
 
@@ -332,7 +350,8 @@ impl Arriving {
     fn new(header: [u8; HEADER]) -> Result<Arriving, ChannelError> {
         let limit = || ChannelError::Invalid(format!("a frame of more than {MAX_HEAD}+{MAX_BODY} bytes"));
         let (head, body) = lengths(&header).ok_or_else(limit)?;
-        Ok(Arriving { header, head, body, data: vec![0; head + body + TAG], have: 0 })
+        let squeezed = header[7] & 0x80 != 0;
+        Ok(Arriving { header, head, body, squeezed, data: vec![0; head + body + TAG], have: 0 })
     }
 
     fn missing(&self) -> usize {

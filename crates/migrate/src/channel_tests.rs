@@ -159,7 +159,7 @@ fn a_repeated_a_lost_and_a_reflected_frame_are_refused() {
 #[test]
 fn a_frame_beyond_the_limit_is_refused_before_it_is_read() {
     let mut lab = lab();
-    let answer = lab.pass(&header(1, MAX_BODY + 1));
+    let answer = lab.pass(&header(1, MAX_BODY + 1, false));
     assert!(matches!(answer, Err(ChannelError::Invalid(_))), "{answer:?}");
 }
 

@@ -38,6 +38,15 @@ pub struct Limits {
     pub guest_threads: u32,
     /// Memory of one guest, MiB; 0: three quarters of what this node may use. What needs more goes home.
     pub guest_memory_mb: u64,
+    /// Memory is compressed on lines slower than this, megabytes a second; 0: never. (How well it compresses shows on the line.)
+    pub compress_below_mb_s: u64,
+}
+
+impl Limits {
+    /// Bytes a second below which a line is slow.
+    pub fn compress_below(&self) -> u64 {
+        self.compress_below_mb_s.saturating_mul(1_000_000)
+    }
 }
 
 impl Default for Limits {
@@ -49,6 +58,7 @@ impl Default for Limits {
             freeze_ms: 5_000,
             guest_threads: MAX_THREADS as u32,
             guest_memory_mb: 0,
+            compress_below_mb_s: 150,
         }
     }
 }

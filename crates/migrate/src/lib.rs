@@ -17,6 +17,7 @@ mod link;
 pub mod message;
 mod restart;
 mod seal;
+mod squeeze;
 mod thread_state;
 
 /// Runs `pando __deputy`: reads a [`control::DeputyOrder`] from standard input, moves the process, stays

@@ -62,7 +62,8 @@ pub(super) fn receive(order: GuestOrder, link: &mut Link) -> Result<Option<Guest
     let config = identity.server_config().map_err(|e| protocol(e.to_string()))?;
     let tls = rustls::ServerConnection::new(config).map_err(|e| protocol(e.to_string()))?;
     let limit = Duration::from_millis(order.limits.connect_ms);
-    let chan = Channel::establish(tcp, tls.into(), limit)?;
+    let mut chan = Channel::establish(tcp, tls.into(), limit)?;
+    chan.squeeze_below(order.limits.compress_below());
     let who = chan.peer().unwrap_or_default();
     take_in(order, chan, link).inspect_err(|e| link.log("warn", said(&format!("refused a process of node {who}: {e}"))))
 }

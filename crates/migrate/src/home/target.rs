@@ -46,6 +46,7 @@ pub(crate) fn prepare(request: Request) -> Result<Prepared> {
     let addr: SocketAddr = addr.parse().map_err(|_| refused(format!("has a strange address {addr:?}")))?;
     let tcp = TcpStream::connect_timeout(&addr, connect).map_err(|e| failed(e.into()))?;
     let mut chan = Channel::establish(tcp, tls.into(), connect).map_err(failed)?;
+    chan.squeeze_below(request.limits.compress_below());
     if chan.peer().as_deref() != Some(name) {
         let who = chan.peer().unwrap_or_default();
         return Err(refused(format!("is not who answers at {addr}: {who} is")));
