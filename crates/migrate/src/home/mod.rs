@@ -169,7 +169,7 @@ pub(crate) struct Deputy {
     /// Children that stand still before their first instruction.
     pub newborn: BTreeSet<i32>,
     /// Children that their parents, these threads, wait for (vfork).
-    pub borrowers: BTreeMap<i32, i32>,
+    pub borrowers: BTreeMap<i32, fork::Borrower>,
     pub abroad: Option<Abroad>,
     /// The thread that makes a memory call now.
     pub changing_map: Option<i32>,
@@ -238,12 +238,25 @@ pub fn main() -> i32 {
         }
         Err(failed) => {
             let (order, mut link, e) = *failed;
+            let e = unless_ended(&order, e);
             let detail = e.to_string();
             link.report(Report::MoveDone { request: order.request, pid: order.pid, result: Err(detail.clone()) });
             let outcome = if matches!(e, HomeError::Refused(_)) { "refused" } else { "failed" };
             link.report(Report::Done { pid: order.pid, outcome: outcome.into(), detail });
             1
         }
+    }
+}
+
+/// A process that ended on the way has no other obstacle than that, whatever it was that failed first.
+fn unless_ended(order: &DeputyOrder, e: HomeError) -> HomeError {
+    let pid = order.pid as i32;
+    let lives = |s: procfs::Status| s.state != 'X' && (s.state != 'Z' || s.threads > 1);
+    let same = procfs::start_time(pid).is_ok_and(|start| start == order.start_time);
+    match e {
+        HomeError::Ended(_) => e,
+        _ if same && procfs::status(pid).is_ok_and(lives) => e,
+        _ => HomeError::Refused(format!("process {pid} ended before it could be moved")),
     }
 }
 
