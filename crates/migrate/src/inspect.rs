@@ -175,8 +175,12 @@ fn vm_flags(pid: i32) -> HashMap<u64, String> {
 /// A file that nobody can write just now can be copied. A read lease is only granted then (fcntl(2)). Where that may not be asked,
 /// only the system's own files count as at rest. Gives the reason if it is not.
 fn not_at_rest(pid: i32, m: &Mapping) -> Option<&'static str> {
-    let path = format!("/proc/{pid}/map_files/{:x}-{:x}", m.start, m.end);
-    match fs::File::open(path).ok().and_then(|file| pando_kernel::lease::nobody_writes(&file)) {
+    let file = fs::File::open(format!("/proc/{pid}/map_files/{:x}-{:x}", m.start, m.end));
+    if file.as_ref().is_err_and(|e| e.kind() == ErrorKind::NotFound) {
+        // Mapped no longer, or by a process that has ended meanwhile.
+        return None;
+    }
+    match file.ok().and_then(|file| pando_kernel::lease::nobody_writes(&file)) {
         Some(true) => None,
         Some(false) => Some("it maps a file that someone is writing"),
         None if is_the_systems(pid, m) => None,
