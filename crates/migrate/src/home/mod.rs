@@ -385,15 +385,6 @@ fn in_words(status: i32) -> String {
     format!("it ended with exit status {}", libc::WEXITSTATUS(status))
 }
 
-/// Why it can't be taken: often it has just ended.
-pub(crate) fn untraceable(pid: i32, e: &std::io::Error) -> HomeError {
-    let ended = procfs::status(pid).map_or(true, |s| matches!(s.state, 'Z' | 'X'));
-    HomeError::Refused(match ended {
-        true => format!("process {pid} has ended"),
-        false => format!("process {pid} may not be traced: {e}"),
-    })
-}
-
 /// Characters of a command line that people are shown.
 const LONGEST_COMMAND: usize = 100;
 
