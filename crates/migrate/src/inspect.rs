@@ -1,6 +1,7 @@
 //! May this process move? Reads `/proc` only, never stops the process.
 
 mod containers;
+mod shared;
 
 use pando_kernel::procfs::{self, Mapping, Status};
 use serde::{Deserialize, Serialize};
@@ -67,13 +68,10 @@ pub(crate) fn of_status(pid: i32, status: &Status) -> Vec<Obstacle> {
         out.push(obstacle(format!("{pid} is a thread of process {}", status.tgid), "name the process"));
     }
     if status.tracer != 0 {
-        out.push(obstacle(
-            format!("process {} traces it (a debugger, strace, or it is being moved)", status.tracer),
-            "end the tracer first",
-        ));
+        out.push(traced_by(status.tracer));
     }
     out.extend(containers::obstacles(pid, status));
-    if matches!(status.state, 'T' | 't') {
+    if status.state == 'T' || (status.state == 't' && status.tracer == 0) {
         out.push(obstacle("it is stopped", format!("let it go on first: fg in its shell, or kill -CONT {pid}")));
     }
     if fs::read_link(format!("/proc/{pid}/exe")).is_err() && fs::metadata(format!("/proc/{pid}/maps")).is_err() {
@@ -92,6 +90,22 @@ pub(crate) fn of_status(pid: i32, status: &Status) -> Vec<Obstacle> {
         out.push(obstacle("it is a 32-bit program", "use a 64-bit build"));
     }
     out
+}
+
+fn traced_by(tracer: i32) -> Obstacle {
+    let command = procfs::command(tracer);
+    if command.split(' ').any(|word| word == "__deputy") {
+        // A child that still borrows the memory of a parent that is away, or a process that is being moved.
+        return obstacle(
+            "Pando has it in hand: it is being moved, or has just been made by a process that is away",
+            "try again in a moment",
+        );
+    }
+    let name = procfs::name(tracer);
+    obstacle(
+        format!("process {tracer} ({name}) traces it, as a debugger or strace does"),
+        format!("end process {tracer} first"),
+    )
 }
 
 /// An open descriptor of `/proc` through which the process (or another one) sees memory. In a container `/proc` may be elsewhere, and the
@@ -124,7 +138,7 @@ fn is_32bit(pid: i32) -> bool {
 /// What its memory speaks against.
 pub(crate) fn of_memory(pid: i32, maps: &[Mapping]) -> Vec<Obstacle> {
     let flags = vm_flags(pid);
-    let mut out = Vec::new();
+    let (mut out, mut shared) = (Vec::new(), Vec::new());
     for m in maps.iter().filter(|m| !pando_kernel::vdso::is_special(m)) {
         let has = |flag: &str| flags.get(&m.start).is_some_and(|f| f.split(' ').any(|w| w == flag));
         let name = if m.name.is_empty() { "anonymous memory" } else { &m.name };
@@ -146,14 +160,12 @@ pub(crate) fn of_memory(pid: i32, maps: &[Mapping]) -> Vec<Obstacle> {
                 "start it with GLIBC_TUNABLES=glibc.cpu.x86_shstk=off",
             ));
         } else if m.shared && (m.prot & procfs::WRITE != 0 || has("mw")) {
-            out.push(obstacle(
-                format!("it shares writable memory: {at}"),
-                "this version moves processes by themselves; memory shared with others or a file stays where it is",
-            ));
+            shared.push(m);
         } else if let Some(why) = m.shared.then(|| not_at_rest(pid, m)).flatten() {
             out.push(obstacle(format!("{why}: {at}"), "try again when the writer is done, or as root"));
         }
     }
+    out.extend(shared::of(pid, &shared));
     out
 }
 
