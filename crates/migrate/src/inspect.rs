@@ -5,7 +5,7 @@ mod shared;
 
 use pando_kernel::procfs::{self, Mapping, Status};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
@@ -149,7 +149,10 @@ pub(crate) fn of_memory(pid: i32, maps: &[Mapping]) -> Vec<Obstacle> {
                 "stop that I/O first",
             ));
         } else if m.name.contains("[io_uring]") {
-            out.push(obstacle(format!("it uses io_uring: {at}"), "most programs have an option to do without"));
+            out.push(obstacle(
+                format!("it uses io_uring: {at}"),
+                "most programs have an option to do without (mariadbd: innodb-use-native-aio=0)",
+            ));
         } else if has("io") || has("pf") {
             out.push(obstacle(format!("it maps a device: {at}"), "a process that drives a device (GPU) stays with it"));
         } else if has("ht") {
@@ -165,6 +168,9 @@ pub(crate) fn of_memory(pid: i32, maps: &[Mapping]) -> Vec<Obstacle> {
             out.push(obstacle(format!("{why}: {at}"), "try again when the writer is done, or as root"));
         }
     }
+    // One of a kind is enough: what maps a device maps it many times.
+    let mut said = HashSet::new();
+    out.retain(|o: &Obstacle| said.insert(o.advice.clone()));
     out.extend(shared::of(pid, &shared));
     out
 }

@@ -238,7 +238,7 @@ pub fn main() -> i32 {
         }
         Err(failed) => {
             let (order, mut link, e) = *failed;
-            let e = unless_ended(&order, e);
+            let e = unless_ended(order.pid as i32, order.start_time, e);
             let detail = e.to_string();
             link.report(Report::MoveDone { request: order.request, pid: order.pid, result: Err(detail.clone()) });
             let outcome = if matches!(e, HomeError::Refused(_)) { "refused" } else { "failed" };
@@ -249,10 +249,9 @@ pub fn main() -> i32 {
 }
 
 /// A process that ended on the way has no other obstacle than that, whatever it was that failed first.
-fn unless_ended(order: &DeputyOrder, e: HomeError) -> HomeError {
-    let pid = order.pid as i32;
+fn unless_ended(pid: i32, started: u64, e: HomeError) -> HomeError {
     let lives = |s: procfs::Status| s.state != 'X' && (s.state != 'Z' || s.threads > 1);
-    let same = procfs::start_time(pid).is_ok_and(|start| start == order.start_time);
+    let same = procfs::start_time(pid).is_ok_and(|start| start == started);
     match e {
         HomeError::Ended(_) => e,
         _ if same && procfs::status(pid).is_ok_and(lives) => e,
@@ -396,4 +395,27 @@ pub(crate) fn describe(pid: i32) -> (u32, String) {
         command.push('…');
     }
     (procfs::status(pid).map_or(u32::MAX, |s| s.uids[1]), command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_process_is_the_reason_that_counts() {
+        let why = |pid: i32, started: u64| unless_ended(pid, started, HomeError::Refused("no".into())).to_string();
+        let me = std::process::id() as i32;
+        let started = procfs::start_time(me).expect("own start");
+        assert_eq!(why(me, started), "no");
+        assert!(why(me, started + 1).contains("ended before"), "another process has its number now");
+        let mut child = std::process::Command::new("true").spawn().expect("true");
+        let pid = child.id() as i32;
+        let begun = procfs::start_time(pid).expect("its start");
+        while procfs::status(pid).is_ok_and(|s| s.state != 'Z') {
+            std::thread::yield_now();
+        }
+        assert!(why(pid, begun).contains("ended before"), "a zombie");
+        child.wait().expect("wait");
+        assert!(why(pid, begun).contains("ended before"), "gone");
+    }
 }

@@ -8,7 +8,7 @@ const NAMED: usize = 3;
 
 /// One obstacle for all of a process's shared writable memory.
 pub(super) fn of(pid: i32, shared: &[&Mapping]) -> Option<Obstacle> {
-    let first = shared.first()?;
+    let main = shared.iter().min_by_key(|m| kind(m))?;
     let mut names: Vec<String> = Vec::new();
     for m in shared {
         let name = name(m);
@@ -17,7 +17,7 @@ pub(super) fn of(pid: i32, shared: &[&Mapping]) -> Option<Obstacle> {
         }
     }
     let why = format!("it shares writable memory: {} ({})", listed(&names), with_whom(pid, shared));
-    Some(obstacle(why, advice(first)))
+    Some(obstacle(why, advice(main)))
 }
 
 /// The first few, and how many more.
@@ -27,8 +27,8 @@ fn listed(names: &[String]) -> String {
     if more > 0 { format!("{first} and {more} more") } else { first }
 }
 
-/// What kind of memory this is.
-#[derive(Clone, Copy, PartialEq)]
+/// What kind of memory this is, those first that keep a process for ever.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     /// Anonymous: made before a fork, for parent and children.
     Family,
@@ -68,7 +68,7 @@ fn advice(m: &Mapping) -> &'static str {
         Kind::Family => {
             "processes that share memory stay together; some have an option for a single one (nginx: `master_process off`)"
         }
-        Kind::Segment => "processes that share memory stay together; it can move when it is through with that",
+        Kind::Segment => "processes that share memory stay together; it can move when it has let go of that",
         Kind::WalIndex => "without WAL (`PRAGMA journal_mode=DELETE`), or with that database closed, it can move",
         Kind::File => {
             "it can move when it has unmapped that, or if it has an option to write to files without mapping them"
@@ -115,7 +115,7 @@ mod tests {
     fn advice_is_about_what_is_shared() {
         let says = |name: &str| advice(&mapping(name, 1));
         assert!(says("/x/places.sqlite-shm").contains("journal_mode=DELETE"));
-        assert!(says("/dev/shm/sem.x (deleted)").contains("through with that"));
+        assert!(says("/dev/shm/sem.x (deleted)").contains("let go of that"));
         assert!(says("/home/x/data").contains("unmapped"));
     }
 }
