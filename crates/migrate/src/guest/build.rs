@@ -19,7 +19,7 @@ use pando_kernel::pagemap::Pagemap;
 use pando_kernel::ptrace::{self, Registers, Stop, Tracee};
 use pando_kernel::sandbox::{self, Plan};
 use pando_kernel::uffd::Uffd;
-use pando_kernel::{PAGE, clock, pidfd, procfs, signal, vdso};
+use pando_kernel::{PAGE, clock, pidfd, signal, vdso};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::TcpStream;
 use std::os::fd::FromRawFd;
