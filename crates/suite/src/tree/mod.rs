@@ -34,7 +34,7 @@ pub fn work(options: &Options) -> Result<bool, String> {
     }
     let scratch = std::env::temp_dir().join(format!("pando-tree-{}", unique()));
     fs::create_dir_all(&scratch).map_err(|e| e.to_string())?;
-    let name = options.name.clone().unwrap_or(format!("tree-{}", std::process::id()));
+    let name = options.name.clone().unwrap_or(format!("tree-{}", unique()));
     let testbed = Testbed::up(&pando::find()?, &name, 3, options.keep)?;
     let failed = |e: io::Error| format!("{}: {e}", options.command[0]);
     let reference = match options.compare {
