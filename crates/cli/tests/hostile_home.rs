@@ -212,7 +212,8 @@ fn answers_that_make_no_sense() {
         Down::Prepare(layout()),
         Down::Areas(layout().areas),
     ];
-    let threads = [Down::Thread(9, Box::default()), Down::Undelivered, Down::Start(Box::new(beginning.start))];
+    let special = Down::Special(layout().special);
+    let threads = [special, Down::Thread(9, Box::default()), Down::Undelivered, Down::Start(Box::new(beginning.start))];
     for down in places.into_iter().chain(threads) {
         let mut visit = Visit::running(&FOREVER);
         visit.say(&down, &[]);

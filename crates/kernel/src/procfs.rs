@@ -138,6 +138,19 @@ pub fn start_time(pid: i32) -> io::Result<u64> {
     Ok(stat_fields(pid)?.get(19).and_then(|s| s.parse().ok()).unwrap_or(0))
 }
 
+/// All processes that can be seen.
+pub fn processes() -> Vec<i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Its name, at most 15 characters; empty when it has ended.
+pub fn name(pid: i32) -> String {
+    // Processes name themselves.
+    let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    String::from_utf8_lossy(&name).trim_end().replace(|c: char| c.is_control(), "?")
+}
+
 /// Command line, spaces between the arguments; `[name]` when it has none.
 pub fn command(pid: i32) -> String {
     let raw = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();

@@ -1,10 +1,11 @@
 //! May this process move? Reads `/proc` only, never stops the process.
 
 mod containers;
+mod shared;
 
 use pando_kernel::procfs::{self, Mapping, Status};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
@@ -67,13 +68,10 @@ pub(crate) fn of_status(pid: i32, status: &Status) -> Vec<Obstacle> {
         out.push(obstacle(format!("{pid} is a thread of process {}", status.tgid), "name the process"));
     }
     if status.tracer != 0 {
-        out.push(obstacle(
-            format!("process {} traces it (a debugger, strace, or it is being moved)", status.tracer),
-            "end the tracer first",
-        ));
+        out.push(traced_by(status.tracer));
     }
     out.extend(containers::obstacles(pid, status));
-    if matches!(status.state, 'T' | 't') {
+    if status.state == 'T' || (status.state == 't' && status.tracer == 0) {
         out.push(obstacle("it is stopped", format!("let it go on first: fg in its shell, or kill -CONT {pid}")));
     }
     if fs::read_link(format!("/proc/{pid}/exe")).is_err() && fs::metadata(format!("/proc/{pid}/maps")).is_err() {
@@ -92,6 +90,22 @@ pub(crate) fn of_status(pid: i32, status: &Status) -> Vec<Obstacle> {
         out.push(obstacle("it is a 32-bit program", "use a 64-bit build"));
     }
     out
+}
+
+fn traced_by(tracer: i32) -> Obstacle {
+    let command = procfs::command(tracer);
+    if command.split(' ').any(|word| word == "__deputy") {
+        // A child that still borrows the memory of a parent that is away, or a process that is being moved.
+        return obstacle(
+            "Pando has it in hand: it is being moved, or has just been made by a process that is away",
+            "try again in a moment",
+        );
+    }
+    let name = procfs::name(tracer);
+    obstacle(
+        format!("process {tracer} ({name}) traces it, as a debugger or strace does"),
+        format!("end process {tracer} first"),
+    )
 }
 
 /// An open descriptor of `/proc` through which the process (or another one) sees memory. In a container `/proc` may be elsewhere, and the
@@ -124,7 +138,7 @@ fn is_32bit(pid: i32) -> bool {
 /// What its memory speaks against.
 pub(crate) fn of_memory(pid: i32, maps: &[Mapping]) -> Vec<Obstacle> {
     let flags = vm_flags(pid);
-    let mut out = Vec::new();
+    let (mut out, mut shared) = (Vec::new(), Vec::new());
     for m in maps.iter().filter(|m| !pando_kernel::vdso::is_special(m)) {
         let has = |flag: &str| flags.get(&m.start).is_some_and(|f| f.split(' ').any(|w| w == flag));
         let name = if m.name.is_empty() { "anonymous memory" } else { &m.name };
@@ -135,7 +149,10 @@ pub(crate) fn of_memory(pid: i32, maps: &[Mapping]) -> Vec<Obstacle> {
                 "stop that I/O first",
             ));
         } else if m.name.contains("[io_uring]") {
-            out.push(obstacle(format!("it uses io_uring: {at}"), "most programs have an option to do without"));
+            out.push(obstacle(
+                format!("it uses io_uring: {at}"),
+                "most programs have an option to do without (mariadbd: innodb-use-native-aio=0)",
+            ));
         } else if has("io") || has("pf") {
             out.push(obstacle(format!("it maps a device: {at}"), "a process that drives a device (GPU) stays with it"));
         } else if has("ht") {
@@ -146,14 +163,15 @@ pub(crate) fn of_memory(pid: i32, maps: &[Mapping]) -> Vec<Obstacle> {
                 "start it with GLIBC_TUNABLES=glibc.cpu.x86_shstk=off",
             ));
         } else if m.shared && (m.prot & procfs::WRITE != 0 || has("mw")) {
-            out.push(obstacle(
-                format!("it shares writable memory: {at}"),
-                "this version moves processes by themselves; memory shared with others or a file stays where it is",
-            ));
+            shared.push(m);
         } else if let Some(why) = m.shared.then(|| not_at_rest(pid, m)).flatten() {
             out.push(obstacle(format!("{why}: {at}"), "try again when the writer is done, or as root"));
         }
     }
+    // One of a kind is enough: what maps a device maps it many times.
+    let mut said = HashSet::new();
+    out.retain(|o: &Obstacle| said.insert(o.advice.clone()));
+    out.extend(shared::of(pid, &shared));
     out
 }
 
@@ -175,8 +193,12 @@ fn vm_flags(pid: i32) -> HashMap<u64, String> {
 /// A file that nobody can write just now can be copied. A read lease is only granted then (fcntl(2)). Where that may not be asked,
 /// only the system's own files count as at rest. Gives the reason if it is not.
 fn not_at_rest(pid: i32, m: &Mapping) -> Option<&'static str> {
-    let path = format!("/proc/{pid}/map_files/{:x}-{:x}", m.start, m.end);
-    match fs::File::open(path).ok().and_then(|file| pando_kernel::lease::nobody_writes(&file)) {
+    let file = fs::File::open(format!("/proc/{pid}/map_files/{:x}-{:x}", m.start, m.end));
+    if file.as_ref().is_err_and(|e| e.kind() == ErrorKind::NotFound) {
+        // Mapped no longer, or by a process that has ended meanwhile.
+        return None;
+    }
+    match file.ok().and_then(|file| pando_kernel::lease::nobody_writes(&file)) {
         Some(true) => None,
         Some(false) => Some("it maps a file that someone is writing"),
         None if is_the_systems(pid, m) => None,

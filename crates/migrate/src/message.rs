@@ -212,6 +212,8 @@ pub enum Down {
     Pages(Vec<Run>),
     /// This page does not exist at home: the access must fault at home.
     NoPage(u64),
+    /// It has begun another program since the layout (exec): nothing of that holds any more, and the kernel's own mappings are here.
+    Special(Vec<Special>),
     /// The final layout of memory, before the threads.
     Areas(Vec<Area>),
     /// Signals that go along with the thread that comes next (see [`signals_in`]).

@@ -26,7 +26,7 @@ pub struct Facts {
     pub start_time: u64,
     /// Command line, or the name in brackets.
     pub command: String,
-    /// It has ended and waits for its parent.
+    /// It has ended, with all its threads, and waits for its parent.
     pub zombie: bool,
 }
 
@@ -47,12 +47,13 @@ impl Facts {
         let rest = stat.rsplit_once(')').ok_or_else(strange)?.1;
         let fields: Vec<&str> = rest.split_whitespace().collect();
         let start = fields.get(19).and_then(|f| f.parse().ok()).ok_or_else(strange)?;
+        let threads = status.lines().find_map(|l| l.strip_prefix("Threads:")?.trim().parse::<u32>().ok());
         let name = stat.split_once('(').map_or("", |(_, r)| r.rsplit_once(')').map_or("", |(n, _)| n));
         Ok(Facts {
             uids: uids.try_into().map_err(|_| strange())?,
             start_time: start,
             command: command(pid).unwrap_or_else(|| format!("[{name}]")),
-            zombie: fields.first() == Some(&"Z"),
+            zombie: fields.first() == Some(&"Z") && threads == Some(1),
         })
     }
 

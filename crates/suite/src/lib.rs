@@ -25,3 +25,4 @@ pub mod run;
 pub mod session;
 pub mod suite;
 pub mod testbed;
+pub mod tree;

@@ -4,7 +4,7 @@ use pando_suite::command::Task;
 use pando_suite::mover::{Mover, Still};
 use pando_suite::suite::{Job, Mode, ONCE_MS, Report, Suite, Verdict};
 use pando_suite::testbed::{self, Testbed};
-use pando_suite::{pando, pool, program, random, real};
+use pando_suite::{pando, pool, program, random, real, tree};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -24,6 +24,7 @@ pando-suite [NAME...] [options]     runs the programs whose names contain NAME (
   --testbed NAME                    use one that is there already
   --places NODE,NODE,home           where programs are sent (all nodes)
   --list                            only print the names
+pando-suite tree --help             any command with all its processes
 The last line says what failed and the seed; what failed runs printed is kept, with its reference beside it.";
 
 struct Options {
@@ -200,11 +201,18 @@ fn work(options: &Options) -> Result<bool, String> {
 }
 
 fn main() -> ExitCode {
-    if std::env::args().any(|a| a == "--help" || a == "-h") {
-        println!("{USAGE}");
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let of_tree = args.first().is_some_and(|a| a == "tree");
+    if args.iter().take_while(|a| *a != "--").any(|a| a == "--help" || a == "-h") {
+        println!("{}", if of_tree { tree::options::USAGE } else { USAGE });
         return ExitCode::SUCCESS;
     }
-    match parse(std::env::args().skip(1)).and_then(|options| work(&options)) {
+    let args = args.into_iter();
+    let done = match of_tree {
+        true => tree::options::parse(args.skip(1)).and_then(|options| tree::work(&options)),
+        false => parse(args).and_then(|options| work(&options)),
+    };
+    match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(why) => {

@@ -1,5 +1,6 @@
 //! From an unread connection to a guest that runs.
 
+use super::another::special_area;
 use super::clocks;
 use super::room::{self, Room};
 use super::thread::{Arriving, GuestThread, Threads};
@@ -18,7 +19,7 @@ use pando_kernel::pagemap::Pagemap;
 use pando_kernel::ptrace::{self, Registers, Stop, Tracee};
 use pando_kernel::sandbox::{self, Plan};
 use pando_kernel::uffd::Uffd;
-use pando_kernel::{PAGE, clock, pidfd, procfs, signal, vdso};
+use pando_kernel::{PAGE, clock, pidfd, signal, vdso};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::TcpStream;
 use std::os::fd::FromRawFd;
@@ -136,7 +137,7 @@ fn reason_to_decline(offer: &Offer) -> Option<String> {
     None
 }
 
-fn check_layout(layout: &Layout) -> Result<()> {
+pub(super) fn check_layout(layout: &Layout) -> Result<()> {
     let bad = |why: &str| Err(GuestError::Protocol(format!("a layout with {why}")));
     if !layout.hole.is_multiple_of(PAGE) || layout.hole < 1 << 32 || layout.hole > TOP - (1 << 32) {
         return bad("a hole outside user space");
@@ -183,7 +184,7 @@ fn check_areas(areas: &[Area], hole: u64) -> Result<()> {
     Ok(())
 }
 
-fn map_call(a: &Area) -> Call {
+pub(super) fn map_call(a: &Area) -> Call {
     let grows = if a.stack { libc::MAP_GROWSDOWN | libc::MAP_STACK } else { 0 };
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE | grows;
     call(libc::SYS_mmap, &[a.start, a.end - a.start, u64::from(a.prot), flags as u64, u64::MAX, 0])
@@ -273,10 +274,13 @@ impl Guest {
         self.hold("prepare");
         self.send(&Up::Prepared { post_copy: self.body.full_uffd }, &[])?;
         let limit = Duration::from_millis(self.order.limits.prepare_ms.max(self.order.limits.freeze_ms)) * 4;
-        let (mut arriving, mut adjusted) = (Arriving::default(), false);
+        let (mut arriving, mut another, mut adjusted) = (Arriving::default(), false, false);
         let start = loop {
             match self.chan.wait::<Down>(limit)? {
                 (Down::Start(start), _) => break start,
+                (Down::Special(special), _) if !adjusted && !std::mem::replace(&mut another, true) => {
+                    self.another_program(&regs, layout, special)?
+                }
                 (Down::Areas(areas), _) if !std::mem::replace(&mut adjusted, true) => self.adjust(&regs, &areas)?,
                 (Down::Undelivered, body) => arriving.signals(&body)?,
                 (Down::Thread(tid, context), xstate) => {
@@ -314,10 +318,7 @@ impl Guest {
         let hole_end = self.hole + HOLE_BYTES;
         let unmap = |s: u64, e: u64| call(libc::SYS_munmap, &[s, e - s]);
         calls.extend([unmap(0, self.hole), unmap(hole_end, TOP)]);
-        for s in &layout.special {
-            let prot = if s.name == "[vdso]" { procfs::READ | procfs::EXEC } else { procfs::READ };
-            calls.push(map_call(&Area { start: s.start, end: s.end, prot, stack: false }));
-        }
+        calls.extend(layout.special.iter().map(|s| map_call(&special_area(s))));
         calls.push(call(libc::SYS_close_range, &[0, u64::from(u32::MAX), 0]));
         calls.extend(layout.areas.iter().map(map_call));
         self.inject_all(regs, &calls)?;
@@ -329,7 +330,7 @@ impl Guest {
     }
 
     /// Home's own vDSO code where the program knows it, asking the kernel for every clock; its data pages stay zero.
-    fn put_vdso(&mut self, layout: &Layout) -> Result<()> {
+    pub(super) fn put_vdso(&mut self, layout: &Layout) -> Result<()> {
         let Some(place) = layout.special.iter().find(|s| s.name == "[vdso]") else { return Ok(()) };
         let mut code = layout.vdso.clone();
         code.truncate((place.end - place.start) as usize);
@@ -341,7 +342,7 @@ impl Guest {
         Ok(())
     }
 
-    fn inject_all(&self, regs: &Registers, calls: &[Call]) -> Result<()> {
+    pub(super) fn inject_all(&self, regs: &Registers, calls: &[Call]) -> Result<()> {
         for (c, result) in calls.iter().zip(self.inject(regs, calls)?) {
             if (-4095..0).contains(&result) {
                 let e = std::io::Error::from_raw_os_error(-result as i32);

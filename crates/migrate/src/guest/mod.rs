@@ -1,5 +1,6 @@
 //! The running half abroad: `pando __guest`, one process with one thread for each guest.
 
+mod another;
 mod birth;
 mod build;
 mod calls;
@@ -321,6 +322,7 @@ impl Guest {
             Down::Offer(_)
             | Down::Clock { .. }
             | Down::Prepare(_)
+            | Down::Special(_)
             | Down::Areas(_)
             | Down::Undelivered
             | Down::Thread(..)

@@ -37,6 +37,15 @@ pub(crate) struct Birth {
     pub mask: u64,
 }
 
+/// A child that, to its parent, borrows the parent's memory until its exec or its end (vfork).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Borrower {
+    /// The thread that waits for it.
+    pub parent: i32,
+    /// It is in execve: what it left is with its parent, and its memory may already be that of the new program.
+    pub in_exec: bool,
+}
+
 impl Deputy {
     /// The call as home's kernel makes it. The parent's memory is always copied: what a child that borrows it leaves there is
     /// carried over (`left_behind`).
@@ -70,7 +79,7 @@ impl Deputy {
             }
             let events = libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_TRACEEXIT | libc::PTRACE_O_TRACESYSGOOD;
             at("watch the child", child.set_options(events))?;
-            self.borrowers.insert(child.tid, tid);
+            self.borrowers.insert(child.tid, Borrower { parent: tid, in_exec: false });
             at("let the child run", child.to_system_call(0))
         });
         match raised {
@@ -169,8 +178,12 @@ impl Deputy {
             Stop::Signal(AT_CALL) => {
                 let calls = [libc::SYS_execve, libc::SYS_execveat];
                 let entry = |r: &ptrace::Registers| r.rax as i64 == -i64::from(libc::ENOSYS);
-                if tracee.registers().is_ok_and(|r| calls.contains(&(r.orig_rax as i64)) && entry(&r)) {
+                let execs = tracee.registers().is_ok_and(|r| calls.contains(&(r.orig_rax as i64)) && entry(&r));
+                if execs {
                     self.left_behind(child)?;
+                }
+                if let Some(borrower) = self.borrowers.get_mut(&child) {
+                    borrower.in_exec = execs;
                 }
                 tracee.to_system_call(0)
             }
@@ -187,7 +200,9 @@ impl Deputy {
 
     /// A child that had borrowed its parent's memory ends or gets its own: what it wrote there stays (posix_spawn(3) says so why it failed).
     fn left_behind(&mut self, child: i32) -> Result<()> {
-        let Some(&parent) = self.borrowers.get(&child).filter(|p| self.threads.has(**p)) else { return Ok(()) };
+        // One that is killed in its exec has left nothing since; its parent may have gone on.
+        let borrower = self.borrowers.get(&child).filter(|b| !b.in_exec && self.threads.has(b.parent));
+        let Some(&Borrower { parent, .. }) = borrower else { return Ok(()) };
         let birth = self.threads[parent].flight.as_ref().and_then(|f| f.birth.as_ref());
         let claimed = birth.map_or_else(Vec::new, |b| b.claimed.clone());
         // One that has been killed leaves nothing more.

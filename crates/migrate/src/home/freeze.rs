@@ -3,7 +3,7 @@
 use super::offer::{areas_of, holds, target_request};
 use super::target::Prepared;
 use super::thread::{DeputyThread, Threads};
-use super::{Deputy, HomeError, Result, at, describe, target, untraceable};
+use super::{Deputy, HomeError, Result, at, describe, target};
 use crate::control::{DeputyOrder, MoveRecord};
 use crate::inspect;
 use crate::layout::{HOLE_BYTES, SCRATCH, TABLE, choose_hole};
@@ -130,7 +130,7 @@ impl Deputy {
     fn open(order: &DeputyOrder, pid: i32, hole: u64) -> Result<Deputy> {
         let (uid, command) = describe(pid);
         let now = Instant::now();
-        let not_permitted = |e| untraceable(pid, &e);
+        let not_permitted = |e: std::io::Error| HomeError::Refused(format!("process {pid} may not be traced: {e}"));
         let memory = ProcessMemory::open(pid).map_err(not_permitted)?;
         let pagemap = Pagemap::open(pid).map_err(not_permitted)?;
         Ok(Deputy {
@@ -251,7 +251,7 @@ impl Deputy {
         match thread.tracee.seize(0).and_then(|()| thread.tracee.interrupt()) {
             Ok(()) => self.threads.insert(thread),
             Err(_) if tid != self.pid && procfs::status(tid).map_or(true, |s| matches!(s.state, 'Z' | 'X')) => {}
-            Err(e) => return Err(untraceable(self.pid, &e)),
+            Err(e) => return Err(HomeError::Refused(format!("process {} may not be traced: {e}", self.pid))),
         }
         Ok(())
     }

@@ -169,7 +169,7 @@ pub(crate) struct Deputy {
     /// Children that stand still before their first instruction.
     pub newborn: BTreeSet<i32>,
     /// Children that their parents, these threads, wait for (vfork).
-    pub borrowers: BTreeMap<i32, i32>,
+    pub borrowers: BTreeMap<i32, fork::Borrower>,
     pub abroad: Option<Abroad>,
     /// The thread that makes a memory call now.
     pub changing_map: Option<i32>,
@@ -238,12 +238,24 @@ pub fn main() -> i32 {
         }
         Err(failed) => {
             let (order, mut link, e) = *failed;
+            let e = unless_ended(order.pid as i32, order.start_time, e);
             let detail = e.to_string();
             link.report(Report::MoveDone { request: order.request, pid: order.pid, result: Err(detail.clone()) });
             let outcome = if matches!(e, HomeError::Refused(_)) { "refused" } else { "failed" };
             link.report(Report::Done { pid: order.pid, outcome: outcome.into(), detail });
             1
         }
+    }
+}
+
+/// A process that ended on the way has no other obstacle than that, whatever it was that failed first.
+fn unless_ended(pid: i32, started: u64, e: HomeError) -> HomeError {
+    let lives = |s: procfs::Status| s.state != 'X' && (s.state != 'Z' || s.threads > 1);
+    let same = procfs::start_time(pid).is_ok_and(|start| start == started);
+    match e {
+        HomeError::Ended(_) => e,
+        _ if same && procfs::status(pid).is_ok_and(lives) => e,
+        _ => HomeError::Refused(format!("process {pid} ended before it could be moved")),
     }
 }
 
@@ -372,15 +384,6 @@ fn in_words(status: i32) -> String {
     format!("it ended with exit status {}", libc::WEXITSTATUS(status))
 }
 
-/// Why it can't be taken: often it has just ended.
-pub(crate) fn untraceable(pid: i32, e: &std::io::Error) -> HomeError {
-    let ended = procfs::status(pid).map_or(true, |s| matches!(s.state, 'Z' | 'X'));
-    HomeError::Refused(match ended {
-        true => format!("process {pid} has ended"),
-        false => format!("process {pid} may not be traced: {e}"),
-    })
-}
-
 /// Characters of a command line that people are shown.
 const LONGEST_COMMAND: usize = 100;
 
@@ -392,4 +395,27 @@ pub(crate) fn describe(pid: i32) -> (u32, String) {
         command.push('…');
     }
     (procfs::status(pid).map_or(u32::MAX, |s| s.uids[1]), command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_process_is_the_reason_that_counts() {
+        let why = |pid: i32, started: u64| unless_ended(pid, started, HomeError::Refused("no".into())).to_string();
+        let me = std::process::id() as i32;
+        let started = procfs::start_time(me).expect("own start");
+        assert_eq!(why(me, started), "no");
+        assert!(why(me, started + 1).contains("ended before"), "another process has its number now");
+        let mut child = std::process::Command::new("true").spawn().expect("true");
+        let pid = child.id() as i32;
+        let begun = procfs::start_time(pid).expect("its start");
+        while procfs::status(pid).is_ok_and(|s| s.state != 'Z') {
+            std::thread::yield_now();
+        }
+        assert!(why(pid, begun).contains("ended before"), "a zombie");
+        child.wait().expect("wait");
+        assert!(why(pid, begun).contains("ended before"), "gone");
+    }
 }

@@ -25,7 +25,6 @@ pub(super) fn target_request(
     abroad_ns: u64,
 ) -> Result<Request> {
     let (uid, command) = describe(order.pid as i32);
-    let special = maps.iter().filter(|m| vdso::is_special(m));
     Ok(Request {
         dest,
         identity_dir: order.identity_dir.clone(),
@@ -47,10 +46,16 @@ pub(super) fn target_request(
             hole,
             areas: areas_of(maps, hole),
             vdso: vdso_of(order.pid as i32, maps),
-            special: special.map(|m| Special { start: m.start, end: m.end, name: m.name.clone() }).collect(),
+            special: special_of(maps),
             limits: guest_limits(order.pid as i32, abroad_ns),
         },
     })
+}
+
+/// The kernel's own mappings.
+pub(super) fn special_of(maps: &[Mapping]) -> Vec<Special> {
+    let special = maps.iter().filter(|m| vdso::is_special(m));
+    special.map(|m| Special { start: m.start, end: m.end, name: m.name.clone() }).collect()
 }
 
 fn vdso_of(pid: i32, maps: &[Mapping]) -> Vec<u8> {

@@ -1,13 +1,13 @@
 //! The last step of a move away: the threads go to the prepared node, and its first message is the commit.
 
-use super::offer::holds;
+use super::offer::{holds, special_of};
 use super::target::Prepared;
 use super::thread::State;
 use super::{Abroad, Deputy, HomeError, Result, at};
 use crate::channel::{Channel, ChannelError};
 use crate::message::{Area, Context, Down, Run, Start, Up, said, signal_frames};
 use pando_kernel::ptrace::{self, Stop};
-use pando_kernel::{PAGE, clock, page_floor};
+use pando_kernel::{PAGE, clock, page_floor, procfs};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -69,6 +69,10 @@ impl Deputy {
     pub(super) fn start_at(&mut self, mut prepared: Prepared, areas: &[Area]) -> Result<()> {
         let node = prepared.node.clone();
         let failed = |source| HomeError::Target { node: node.clone(), source };
+        let special = special_of(&at("its map", procfs::maps(self.pid))?);
+        if special != prepared.special {
+            prepared.chan.send(&Down::Special(special), &[]).map_err(failed)?;
+        }
         prepared.chan.send(&Down::Areas(areas.to_vec()), &[]).map_err(failed)?;
         if !prepared.post_copy {
             let present = self.present_pages(areas)?;

@@ -3,7 +3,7 @@
 use super::{HomeError, Result};
 use crate::channel::{Channel, ChannelError};
 use crate::control::{Destination, Limits};
-use crate::message::{CLOCK_QUESTIONS, Down, Layout, Offer, Up, said};
+use crate::message::{CLOCK_QUESTIONS, Down, Layout, Offer, Special, Up, said};
 use pando_kernel::clock;
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
@@ -27,6 +27,8 @@ pub(crate) struct Prepared {
     pub chan: Channel,
     /// Pages may follow after the start.
     pub post_copy: bool,
+    /// Where it has put the kernel's own mappings; a later change of the map does not move them.
+    pub special: Vec<Special>,
 }
 
 /// Connects, offers, has the sandbox made. Blocks up to the limits.
@@ -75,7 +77,9 @@ pub(crate) fn prepare(request: Request) -> Result<Prepared> {
                 }
             }
             Up::Decline(why) => return Err(refused(format!("declines: {}", said(&why)))),
-            Up::Prepared { post_copy } => return Ok(Prepared { node: name.clone(), chan, post_copy }),
+            Up::Prepared { post_copy } => {
+                return Ok(Prepared { node: name.clone(), chan, post_copy, special: request.layout.special });
+            }
             Up::Failed(why) => return Err(refused(format!("could not make a place for it: {}", said(&why)))),
             other => return Err(refused(said(&format!("answered out of turn: {other:?}")))),
         }
