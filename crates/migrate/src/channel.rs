@@ -162,7 +162,7 @@ impl Channel {
     pub fn send<T: Serialize>(&mut self, head: &T, body: &[&[u8]]) -> Result<(), ChannelError> {
         let head = postcard::to_stdvec(head).map_err(|e| ChannelError::Invalid(e.to_string()))?;
         let squeezed = self.squeeze.body(body, || pando_kernel::poll::delivery_rate(self.tcp.as_raw_fd()));
-        let whole = squeezed.as_ref().map(Vec::as_slice);
+        let whole = squeezed.as_deref();
         let body = whole.as_ref().map_or(body, std::slice::from_ref);
         let length: usize = body.iter().map(|b| b.len()).sum();
         let header = header(head.len(), length, squeezed.is_some());
