@@ -163,6 +163,7 @@ impl Deputy {
             brk: 0,
             timers: CpuTimers::default(),
             wish: None,
+            files: super::files::Files::default(),
             returning: false,
             released: false,
             dying: false,
