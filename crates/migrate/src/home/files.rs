@@ -79,6 +79,8 @@ pub(crate) struct Files {
     /// Which one's turn it is.
     turn: u64,
     asleep: Option<Instant>,
+    /// What is read before it is sent.
+    buffer: Vec<u8>,
     /// Bytes that the process's calls moved while it was away.
     pub io: Io,
 }
@@ -280,15 +282,17 @@ impl Deputy {
         let Some(granted) = self.files.granted.get_mut(&id) else { return Ok(()) };
         let Standing::Granted(lease) = &granted.standing else { return Ok(()) };
         let Some(&(from, end)) = granted.wanted.front() else { return Ok(()) };
-        let mut bytes = vec![0; (end - from).min(CHUNK as u64) as usize];
-        let mut got = description::read_at_once(lease.file(), &mut bytes, from);
+        let mut buffer = std::mem::take(&mut self.files.buffer);
+        buffer.resize(CHUNK, 0);
+        let bytes = &mut buffer[..(end - from).min(CHUNK as u64) as usize];
+        let mut got = description::read_at_once(lease.file(), bytes, from);
         if got.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock) && granted.tries < DISK_TRIES {
             granted.tries += 1;
             self.files.asleep = Some(Instant::now());
             return Ok(());
         }
         if got.is_err() {
-            got = lease.file().read_at(&mut bytes, from);
+            got = lease.file().read_at(bytes, from);
         }
         (granted.tries, self.files.asleep) = (0, None);
         let got = match got {
@@ -300,6 +304,8 @@ impl Deputy {
             Some(first) if from + (got as u64) < end => first.0 += got as u64,
             _ => drop(granted.wanted.pop_front()),
         }
-        self.tell(&Down::FileData(id, from), &[&bytes[..got]])
+        let sent = self.tell(&Down::FileData(id, from), &[&buffer[..got]]);
+        self.files.buffer = buffer;
+        sent
     }
 }
