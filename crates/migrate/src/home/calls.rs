@@ -246,7 +246,7 @@ impl Deputy {
         if flight.done_before > 0 {
             ret = flight.done_before as i64 + ret.max(0);
         }
-        self.files.io.count(flight.nr, ret);
+        self.files.note_call(flight.nr, ret);
         let mut outputs = self.outputs(tid, &flight, ret);
         if let Some(birth) = flight.birth.take() {
             at("mask", self.threads[tid].tracee.set_signal_mask(birth.mask))?;

@@ -79,6 +79,8 @@ pub(crate) struct Files {
     /// Which one's turn it is.
     turn: u64,
     asleep: Option<Instant>,
+    /// Has the process files watched (inotify, fanotify)? Asked once; what it makes later is a call of its own.
+    watches: Option<bool>,
     /// What is read before it is sent.
     buffer: Vec<u8>,
     /// Bytes that the process's calls moved while it was away.
@@ -86,6 +88,15 @@ pub(crate) struct Files {
 }
 
 impl Files {
+    /// The process made this call.
+    pub fn note_call(&mut self, nr: u64, ret: i64) {
+        self.io.count(nr, ret);
+        let watching = [libc::SYS_inotify_init, libc::SYS_inotify_init1, libc::SYS_fanotify_init];
+        if watching.contains(&(nr as i64)) {
+            self.watches = Some(true);
+        }
+    }
+
     /// Is there something to send now?
     pub fn is_busy(&self) -> bool {
         self.asleep.is_none_or(|since| since.elapsed() >= DISK_PAUSE)
@@ -154,7 +165,10 @@ impl Deputy {
         }
         let position = description::position(&theirs)?;
         let stamp = Stamp::of(&theirs)?;
-        if self.watches_files() {
+        if self.files.watches.is_none() {
+            self.files.watches = Some(self.watches_files());
+        }
+        if self.files.watches == Some(true) {
             return Err(refused());
         }
         let file = description::open_anew(&theirs.into(), flags)?;
@@ -164,7 +178,7 @@ impl Deputy {
         Ok(Candidate { file, position, stamp })
     }
 
-    /// A process that has files watched would see us open and read them.
+    /// One that has would see us open and read them.
     fn watches_files(&self) -> bool {
         let watches = |e: fs::DirEntry| {
             let link = fs::read_link(e.path()).unwrap_or_default();

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// Reads by offset that are forwarded before the file is asked for.
 const READS_BEFORE: u32 = 4;
 /// After a refusal it is asked again after so long, then after twice that ...
-const FIRST_PATIENCE: u64 = 250_000_000;
+const FIRST_PATIENCE: u64 = 20_000_000;
 /// ... up to this.
 const LAST_PATIENCE: u64 = 8_000_000_000;
 /// Most descriptors that are followed.
