@@ -82,10 +82,8 @@ impl ProcessMemory {
     pub fn write_parts(&self, addr: u64, parts: &[&[u8]]) -> bool {
         let mut at = addr;
         for some in parts.chunks(IOV_MAX) {
-            let local: Vec<libc::iovec> = some
-                .iter()
-                .map(|p| libc::iovec { iov_base: p.as_ptr().cast_mut().cast(), iov_len: p.len() })
-                .collect();
+            let local: Vec<libc::iovec> =
+                some.iter().map(|p| libc::iovec { iov_base: p.as_ptr().cast_mut().cast(), iov_len: p.len() }).collect();
             let len: usize = some.iter().map(|p| p.len()).sum();
             let remote = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: len };
             // SAFETY: `local` describes `some`, which the kernel only reads; the remote range is checked by the kernel.

@@ -134,7 +134,9 @@ impl Io {
     /// Counts a forwarded call that returned `ret`.
     pub(crate) fn count(&mut self, nr: u64, ret: i64) {
         let to = match i64::try_from(nr).unwrap_or(-1) {
-            libc::SYS_read | libc::SYS_readv | libc::SYS_pread64 | libc::SYS_preadv | libc::SYS_preadv2 => &mut self.read,
+            libc::SYS_read | libc::SYS_readv | libc::SYS_pread64 | libc::SYS_preadv | libc::SYS_preadv2 => {
+                &mut self.read
+            }
             libc::SYS_recvfrom | libc::SYS_recvmsg => &mut self.read,
             libc::SYS_write | libc::SYS_writev | libc::SYS_pwrite64 | libc::SYS_pwritev | libc::SYS_pwritev2 => {
                 &mut self.written

@@ -200,7 +200,13 @@ mod tests {
     }
 
     fn progress(place: &str, phase: &str) -> Progress {
-        Progress { place: place.into(), phase: phase.into(), counters: [1, 2, 3, 4], cpu_by_node: vec![], io: Io::default() }
+        Progress {
+            place: place.into(),
+            phase: phase.into(),
+            counters: [1, 2, 3, 4],
+            cpu_by_node: vec![],
+            io: Io::default(),
+        }
     }
 
     #[test]

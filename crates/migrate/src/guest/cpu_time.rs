@@ -6,9 +6,8 @@ use super::{Guest, Held};
 impl Guest {
     /// CPU time is home's part plus all parts abroad.
     pub(super) fn add_cpu_time(&self, tid: i32, held: &Held, parts: &mut [(u64, Vec<u8>)]) {
-        let of_thread = |t: &GuestThread| {
-            t.cpu_before_ns.saturating_add(pando_kernel::procfs::thread_cpu_ns(t.tracee.tid))
-        };
+        let of_thread =
+            |t: &GuestThread| t.cpu_before_ns.saturating_add(pando_kernel::procfs::thread_cpu_ns(t.tracee.tid));
         let process = self.cpu_before_ns.saturating_add(self.cpu_ns());
         let thread = of_thread(&self.threads[tid]);
         let Some((_, bytes)) = parts.first_mut() else { return };

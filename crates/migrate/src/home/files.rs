@@ -55,7 +55,10 @@ impl Stamp {
 enum Standing {
     Granted(ReadLease),
     /// `Forget` has been said; somebody waits for the lease.
-    Forgotten { since: Instant, _lease: ReadLease },
+    Forgotten {
+        since: Instant,
+        _lease: ReadLease,
+    },
     /// No answer came in time: whoever waited has been let in.
     Overdue,
 }
@@ -139,6 +142,7 @@ struct Candidate {
 impl Deputy {
     /// The guest's side wants to answer reads of this descriptor.
     pub(super) fn on_ask(&mut self, ask: u64, fd: i32) -> Result<()> {
+        self.mind_leases()?;
         let answer = match self.look_at(fd) {
             Ok(candidate) => self.grant(ask, candidate),
             Err(_) => Down::Refused(ask),
@@ -192,9 +196,7 @@ impl Deputy {
         let files = &mut self.files;
         if let Some((id, known)) = files.granted.iter().find(|(_, g)| g.stamp.is_same_file(&stamp)) {
             return match known.standing {
-                Standing::Granted(_) => {
-                    Down::Granted { ask, id: *id, size: known.stamp.size, position, same_as: None }
-                }
+                Standing::Granted(_) => Down::Granted { ask, id: *id, size: known.stamp.size, position, same_as: None },
                 _ => Down::Refused(ask),
             };
         }

@@ -1,8 +1,8 @@
 //! Reads and seeks that are answered here.
 
+use super::Granted;
 use super::ahead::LARGEST;
 use super::descriptors::{Choice, Place};
-use super::Granted;
 use crate::area::Backing;
 use crate::guest::faults::CLUSTER;
 use crate::guest::{Guest, Held, Result, Stage, at};
