@@ -148,7 +148,7 @@ impl Guest {
 
     /// Home's word has been confirmed.
     pub(super) fn on_renewed(&mut self, number: u64) -> Result<()> {
-        if !self.files.grant.answered(number) {
+        if !self.files.grant.answered(number, clock::boottime_ns()) {
             return Err(wrong(format!("an answer to renewal {number}")));
         }
         self.retry_reads()

@@ -107,6 +107,9 @@ impl Guest {
 
     fn serve(&mut self, held: &Held, wanted: &Wanted) -> Result<Done> {
         let now = clock::boottime_ns();
+        if self.files.grant.is_slow(now) {
+            return Ok(Done::Not);
+        }
         let (id, from) = match self.files.descriptors.read(wanted.fd, wanted.offset, now) {
             Choice::Forward => return Ok(Done::Not),
             Choice::Wait => return Ok(Done::Waits),
