@@ -120,6 +120,47 @@ fn a_writer_does_not_wait_for_a_target_that_never_forgets() {
 }
 
 #[test]
+fn a_target_that_lets_writers_wait_again_and_again_gets_no_more_files() {
+    let test = "a_target_that_lets_writers_wait_again_and_again_gets_no_more_files";
+    let sample = Sample::new("again");
+    let Some((mut t, fd)) = has_file(test, &sample) else { return };
+    for id in 1..=10 {
+        let path = sample.path.clone();
+        let writer = std::thread::spawn(move || drop(OpenOptions::new().write(true).open(path).unwrap()));
+        t.wait_for(|down, _| (down == Down::Forget(id)).then_some(()));
+        writer.join().unwrap();
+        t.say(&Up::Release(id), &[]);
+        assert_eq!(ask(&mut t, id + 1, fd).is_some(), id < 10, "after {id} times");
+    }
+    t.goes_on();
+}
+
+#[test]
+fn what_has_not_changed_is_known_again() {
+    let sample = Sample::new("known");
+    // Of two changes within a clock tick the second could not be told from the first.
+    let age = || fs::metadata(&sample.path).unwrap().modified().unwrap().elapsed().unwrap();
+    liar::until("the file is older than a tick", || age().as_millis() > 200);
+    let Some((mut t, fd)) = has_file("what_has_not_changed_is_known_again", &sample) else { return };
+    let again = |t: &mut Taken, id: u64| {
+        t.say(&Up::Release(id), &[]);
+        t.wait_for(|down, _| (down == Down::Forget(id)).then_some(()));
+        t.say(&Up::Ask(id + 1, fd), &[]);
+        t.wait_for(|down, _| match down {
+            Down::Granted { id: new, same_as, .. } => Some((new, same_as)),
+            _ => None,
+        })
+    };
+    assert_eq!(again(&mut t, 1), (2, Some(1)));
+    assert_eq!(again(&mut t, 2), (3, Some(2)));
+    t.say(&Up::Release(3), &[]);
+    t.wait_for(|down, _| (down == Down::Forget(3)).then_some(()));
+    fs::write(&sample.path, vec![9; SIZE]).unwrap();
+    assert_eq!(ask(&mut t, 4, fd).map(|g| g.0), Some(4));
+    t.goes_on();
+}
+
+#[test]
 fn what_is_no_plain_file_is_not_granted() {
     let sample = Sample::new("plain");
     let Some((mut t, fd)) = has_file("what_is_no_plain_file_is_not_granted", &sample) else { return };

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// So long a file stays as it is after `Forget` when no answer comes.
 const KEPT: Duration = Duration::from_millis(GRANT_MS + DRIFT_MS);
+/// Who has let others wait so often gets no more files.
+const TOO_LATE: u32 = 10;
 /// Files that were let go and may be had again without their bytes.
 const REMEMBERED: usize = 256;
 /// A change so soon after another one might get the same time.
@@ -81,6 +83,8 @@ pub(crate) struct Files {
     remembered: VecDeque<(u64, Stamp)>,
     /// Which one's turn it is.
     turn: u64,
+    /// How often `Release` did not come in time.
+    late: u32,
     asleep: Option<Instant>,
     /// Has the process files watched (inotify, fanotify)? Asked once; what it makes later is a call of its own.
     watches: Option<bool>,
@@ -201,7 +205,7 @@ impl Deputy {
             };
         }
         let overdue = files.granted.values().any(|g| matches!(g.standing, Standing::Overdue));
-        if overdue || files.granted.len() >= MAX_FILES {
+        if overdue || files.late >= TOO_LATE || files.granted.len() >= MAX_FILES {
             return Down::Refused(ask);
         }
         let granted = ReadLease::take(file).and_then(|lease| Ok((Stamp::of(lease.file())?, lease)));
@@ -270,6 +274,7 @@ impl Deputy {
             let wanted = matches!(&granted.standing, Standing::Granted(lease) if !lease.is_whole());
             if late {
                 granted.standing = Standing::Overdue;
+                self.files.late += 1;
             } else if wanted {
                 forget.push(*id);
             }
