@@ -212,6 +212,12 @@ fn any_messages(t: &mut Taken, changes: &[(u8, u16, u8)]) {
         Up::Thread(tid, context),
         Up::Frozen { timers: t.timers, cpu_ns: 5 },
         Up::Usage(7, vec![(tid, 0), (1, 3)]),
+        Up::Ask(3, 1),
+        Up::Position(1, 4),
+        Up::Fetch(1, 2, 3),
+        Up::Release(1),
+        Up::Renew(9),
+        Up::Served(9),
         Up::Ping,
         Up::Call {
             tid,

@@ -4,6 +4,7 @@
 
 pub mod cgroup;
 pub mod clock;
+pub mod description;
 pub mod heap;
 pub mod inject;
 pub mod lease;

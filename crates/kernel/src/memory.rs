@@ -7,6 +7,9 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 
+/// Most parts of one transfer (UIO_MAXIOV).
+const IOV_MAX: usize = 1024;
+
 /// An open `/proc/PID/mem`. Belongs to the address space the process had when it was opened.
 #[derive(Debug)]
 pub struct ProcessMemory {
@@ -72,5 +75,24 @@ impl ProcessMemory {
         // SAFETY: `local` describes `buf`, which the kernel only reads; the remote range is checked by the kernel.
         let n = unsafe { libc::process_vm_writev(self.pid, &local, 1, &remote, 1, 0) };
         if n == buf.len() as isize { buf.len() } else { self.write(addr, buf) }
+    }
+
+    /// Writes parts that lie one after the other from `addr`, where the protection allows it. A page that userfaultfd holds back must not be
+    /// among them: it would be waited for. False: not all could be written.
+    pub fn write_parts(&self, addr: u64, parts: &[&[u8]]) -> bool {
+        let mut at = addr;
+        for some in parts.chunks(IOV_MAX) {
+            let local: Vec<libc::iovec> =
+                some.iter().map(|p| libc::iovec { iov_base: p.as_ptr().cast_mut().cast(), iov_len: p.len() }).collect();
+            let len: usize = some.iter().map(|p| p.len()).sum();
+            let remote = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: len };
+            // SAFETY: `local` describes `some`, which the kernel only reads; the remote range is checked by the kernel.
+            let n = unsafe { libc::process_vm_writev(self.pid, local.as_ptr(), local.len() as u64, &remote, 1, 0) };
+            if n != len as isize {
+                return false;
+            }
+            at += len as u64;
+        }
+        true
     }
 }

@@ -89,6 +89,11 @@ impl Pagemap {
         )
     }
 
+    /// Ranges of pages that an access finds (or the kernel swaps in): the shared zero page counts.
+    pub fn mapped(&self, start: u64, end: u64) -> io::Result<Vec<(u64, u64)>> {
+        self.scan(start, end, Args { category_anyof_mask: PRESENT | SWAPPED, return_mask: PRESENT, ..Args::default() })
+    }
+
     /// Ranges written since they were last write-protected; protects them again in the same step.
     /// The range must be tracked by userfaultfd (`Uffd::track` or `register`); other parts are passed over.
     pub fn take_written(&self, start: u64, end: u64) -> io::Result<Vec<(u64, u64)>> {

@@ -108,7 +108,7 @@ pub fn wait_for_child(limit: std::time::Duration) -> bool {
     }
 }
 
-/// Blocks SIGCHLD in this thread and returns a non-blocking signalfd for it.
+/// Blocks SIGCHLD, and SIGIO (a lease is wanted back), in this thread and returns a non-blocking signalfd for both.
 pub fn child_signal_fd() -> io::Result<std::os::fd::OwnedFd> {
     use std::os::fd::FromRawFd;
     // SAFETY: `set` is initialised by sigemptyset before use; the descriptor returned is ours.
@@ -116,6 +116,7 @@ pub fn child_signal_fd() -> io::Result<std::os::fd::OwnedFd> {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut set);
         libc::sigaddset(&mut set, libc::SIGCHLD);
+        libc::sigaddset(&mut set, libc::SIGIO);
         check(i64::from(libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut())))?;
         let fd = check(i64::from(libc::signalfd(-1, &set, libc::SFD_NONBLOCK | libc::SFD_CLOEXEC)))?;
         Ok(std::os::fd::OwnedFd::from_raw_fd(fd as i32))

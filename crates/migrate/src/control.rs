@@ -129,6 +129,35 @@ pub struct MoveRecord {
     pub frozen_bytes: u64,
 }
 
+/// Bytes that the calls of a moved process moved while it was away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Io {
+    /// Read by forwarded calls: these crossed the network.
+    pub read: u64,
+    /// Written by forwarded calls: these, too.
+    pub written: u64,
+    /// Read from what is kept abroad of home's files.
+    pub cached: u64,
+}
+
+impl Io {
+    /// Counts a forwarded call that returned `ret`.
+    pub(crate) fn count(&mut self, nr: u64, ret: i64) {
+        let to = match i64::try_from(nr).unwrap_or(-1) {
+            libc::SYS_read | libc::SYS_readv | libc::SYS_pread64 | libc::SYS_preadv | libc::SYS_preadv2 => {
+                &mut self.read
+            }
+            libc::SYS_recvfrom | libc::SYS_recvmsg => &mut self.read,
+            libc::SYS_write | libc::SYS_writev | libc::SYS_pwrite64 | libc::SYS_pwritev | libc::SYS_pwritev2 => {
+                &mut self.written
+            }
+            libc::SYS_sendto | libc::SYS_sendmsg => &mut self.written,
+            _ => return,
+        };
+        *to = to.saturating_add(u64::try_from(ret).unwrap_or(0));
+    }
+}
+
 /// What a helper tells its daemon.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "report", rename_all = "kebab-case")]
@@ -167,6 +196,9 @@ pub enum Report {
         cpu_abroad_ms: u64,
         /// CPU time by node name, milliseconds (deputy only).
         cpu_by_node: Vec<(String, u64)>,
+        /// Bytes that its calls moved.
+        #[serde(default)]
+        io: Io,
     },
     /// A move ended (deputy only).
     MoveDone {

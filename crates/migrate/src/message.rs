@@ -19,6 +19,15 @@ pub const CLOCK_QUESTIONS: usize = 4;
 /// Most areas of memory a process may have.
 pub const MAX_AREAS: usize = 65_536;
 
+/// How long the guest's side may answer from what it has of home's files after home has confirmed that, milliseconds.
+pub const GRANT_MS: u64 = 500;
+/// How much longer home keeps a file as it is, since two clocks never run alike.
+pub const DRIFT_MS: u64 = 100;
+/// Most files whose content the guest's side may have at a time.
+pub const MAX_FILES: usize = 64;
+/// Most bytes of one file that may be on their way or asked for.
+pub const MAX_FETCH: u64 = 16 << 20;
+
 /// Longest sentence of another node that is passed on to people.
 const MAX_SAID: usize = 300;
 
@@ -246,6 +255,27 @@ pub enum Down {
     Pause,
     /// Let it go on.
     Resume,
+    /// The answer to `Ask` number `ask`: as long as home has not said `Forget`, and confirms it again and again, nobody changes this file.
+    Granted {
+        /// Which question.
+        ask: u64,
+        /// Its name from now on; one that has been given before if that file was meant.
+        id: u64,
+        /// Bytes in it.
+        size: u64,
+        /// Where the descriptor stands.
+        position: u64,
+        /// It is as it was when this one was let go.
+        same_as: Option<u64>,
+    },
+    /// The file of question `ask` can't be had.
+    Refused(u64),
+    /// Bytes of a file (in the body) at this offset, as asked for.
+    FileData(u64, u64),
+    /// Answer nothing more from this file; or: it has been let go, as asked.
+    Forget(u64),
+    /// All files that are granted are so when `Renew` with this number is answered.
+    Renewed(u64),
     /// Send everything home, then freeze.
     ComeHome,
     /// End the guest: home has taken over, or the process has ended.
@@ -319,6 +349,18 @@ pub enum Up {
         /// CPU time used here, nanoseconds.
         cpu_ns: u64,
     },
+    /// May reads of this descriptor be answered here? (The number of the question, counted up from 1.)
+    Ask(u64, i32),
+    /// This descriptor stands there: reads were answered here.
+    Position(i32, u64),
+    /// Bytes of a file, please: which, from where, how many.
+    Fetch(u64, u64, u32),
+    /// Nothing more is answered from this file.
+    Release(u64),
+    /// Is all that is granted still so?
+    Renew(u64),
+    /// Bytes that reads got here, in all.
+    Served(u64),
     /// CPU time used here, nanoseconds, and how many signals have arrived at each thread.
     Usage(u64, Vec<(i32, u64)>),
     /// Still here.

@@ -2,7 +2,7 @@
 //! helpers report goes in, views come out.
 
 use crate::views::Process;
-use pando_migrate::control::MoveRecord;
+use pando_migrate::control::{Io, MoveRecord};
 use std::collections::BTreeMap;
 
 /// Records kept of each process.
@@ -49,6 +49,8 @@ pub struct Progress {
     pub counters: [u64; 4],
     /// By node.
     pub cpu_by_node: Vec<(String, u64)>,
+    /// Bytes.
+    pub io: Io,
 }
 
 /// The table.
@@ -113,6 +115,7 @@ impl Table {
         let went = (view.place != p.place && p.phase == "away").then(|| p.place.clone());
         (view.place, view.phase) = (p.place, p.phase);
         [view.calls, view.pulled, view.pushed, view.cpu_abroad_ms] = p.counters;
+        view.io = p.io;
         if !p.cpu_by_node.is_empty() {
             view.cpu_by_node = p.cpu_by_node;
         }
@@ -197,7 +200,13 @@ mod tests {
     }
 
     fn progress(place: &str, phase: &str) -> Progress {
-        Progress { place: place.into(), phase: phase.into(), counters: [1, 2, 3, 4], cpu_by_node: vec![] }
+        Progress {
+            place: place.into(),
+            phase: phase.into(),
+            counters: [1, 2, 3, 4],
+            cpu_by_node: vec![],
+            io: Io::default(),
+        }
     }
 
     #[test]

@@ -151,9 +151,9 @@ fn heed(node: &Arc<Node>, helper: &Helper, report: Report) -> bool {
     let key = &helper.key;
     match report {
         Report::Hello { .. } => tracing::warn!("engine: a second hello of {helper}"),
-        Report::State { place, phase, calls, pulled, pushed, cpu_abroad_ms, cpu_by_node, .. } => {
+        Report::State { place, phase, calls, pulled, pushed, cpu_abroad_ms, cpu_by_node, io, .. } => {
             let counters = [calls, pulled, pushed, cpu_abroad_ms];
-            node.table().progress(key, Progress { place, phase, counters, cpu_by_node });
+            node.table().progress(key, Progress { place, phase, counters, cpu_by_node, io });
         }
         Report::MoveDone { request, result, .. } => move_done(node, key, request, result),
         Report::Done { outcome, detail, .. } => {

@@ -1,6 +1,6 @@
 //! What the local API answers, as data. The command line reads the same types.
 
-use pando_migrate::control::MoveRecord;
+use pando_migrate::control::{Io, MoveRecord};
 use pando_migrate::inspect::Inspection;
 use serde::{Deserialize, Serialize};
 
@@ -96,6 +96,9 @@ pub struct Process {
     pub cpu_abroad_ms: u64,
     /// CPU time by node, milliseconds.
     pub cpu_by_node: Vec<(String, u64)>,
+    /// Bytes that its calls moved while it was away.
+    #[serde(default)]
+    pub io: Io,
     /// Command line; empty when it belongs to another user.
     pub command: String,
     /// `home` when this node is its home, `guest` when it visits.

@@ -1,5 +1,6 @@
 //! The command lines of `pando testbed`, `pando demo` and `pando bench`.
 
+use crate::bench::Wanted;
 use crate::error::{Error, Result};
 use crate::place::{DEFAULT_NAME, ENV_NAME, Shape, check_name};
 use std::ffi::OsString;
@@ -16,7 +17,8 @@ pub const USAGE: &str = "\
   pando testbed start NODE                start its daemon again
   pando testbed down                      take everything away
   pando demo [--nodes N] [--seconds S] [--json]
-  pando bench move [--json]
+  pando bench move [--json] [--file SIZE]  --file: size of the file that is read (1G)
+  pando bench files [--json] [--file SIZE] only what has to do with files
 Every testbed command takes --name NAME when there is more than one testbed.";
 
 /// Most nodes of one testbed.
@@ -236,17 +238,20 @@ pub fn demo(args: Vec<OsString>) -> Result<Option<Demo>> {
     Ok(Some(Demo { nodes, seconds, json }))
 }
 
-/// Parses what follows `pando bench move`: whether the result is wanted as JSON; none when help is wanted.
-pub fn bench(args: Vec<OsString>) -> Result<Option<bool>> {
+/// Parses what follows `pando bench`; none when help is wanted.
+pub fn bench(args: Vec<OsString>) -> Result<Option<Wanted>> {
     let mut words = Words::new(args)?;
     if words.words.is_empty() || words.flag("--help") || words.flag("-h") {
         return Ok(None);
     }
     let json = words.flag("--json");
-    match words.word("what to measure")?.as_str() {
-        "move" => words.end().map(|()| Some(json)),
-        other => Err(Error::Usage(format!("`{other}` is not a benchmark that exists; `move` is"))),
-    }
+    let file = words.value("--file")?.map_or(Ok(1 << 30), |text| size(&text))?;
+    let only_files = match words.word("what to measure")?.as_str() {
+        "move" => false,
+        "files" => true,
+        other => return Err(Error::Usage(format!("`{other}` is not a benchmark that exists; `move` and `files` are"))),
+    };
+    words.end().map(|()| Some(Wanted { json, file, only_files }))
 }
 
 #[cfg(test)]

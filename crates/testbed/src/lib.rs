@@ -100,8 +100,8 @@ pub fn demo(args: Vec<OsString>) -> i32 {
 
 /// `pando bench ...`; returns the exit status.
 pub fn bench(args: Vec<OsString>) -> i32 {
-    let outcome = args::bench(args).and_then(|json| match json {
-        Some(json) => bench::run(json),
+    let outcome = args::bench(args).and_then(|wanted| match wanted {
+        Some(wanted) => bench::run(&wanted),
         None => {
             say(&format!("{}\n", args::USAGE));
             Ok(0)

@@ -1,7 +1,7 @@
 //! An engine that only talks: it says what the real one says and moves nothing. A daemon whose `engine_program` is
 //! a test program starts that as `PROGRAM __deputy`, which libtest takes for the name of a test.
 
-use pando_migrate::control::{Command, DeputyOrder, Destination, GuestOrder, MoveRecord, Report};
+use pando_migrate::control::{Command, DeputyOrder, Destination, GuestOrder, Io, MoveRecord, Report};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -63,6 +63,7 @@ impl Line {
             pushed: counters.2,
             cpu_abroad_ms: counters.3,
             cpu_by_node: vec![(place, 1234)],
+            io: Io::default(),
         };
         self.hello.truncate(1);
         self.hello.push(report.clone());

@@ -247,6 +247,8 @@ fn prepare(order: GuestOrder, offer: Offer, chan: Channel, plan: &Plan, layout: 
         leaving: Leaving::No,
         room,
         fork: None,
+        files: super::files::Files::default(),
+        io: crate::control::Io::default(),
         wants_home: false,
         reported: now,
         counted: (0, 0, 0),

@@ -86,6 +86,9 @@ impl Guest {
             self.threads[tid].call = None;
             return Ok(());
         }
+        if self.read_here(tid, &held)? {
+            return Ok(());
+        }
         self.plan_call(tid)
     }
 
@@ -210,7 +213,7 @@ impl Guest {
         Ok(())
     }
 
-    fn plan_call(&mut self, tid: i32) -> Result<()> {
+    pub(super) fn plan_call(&mut self, tid: i32) -> Result<()> {
         let Some(held) = self.threads[tid].call else { return Ok(()) };
         let mut view = View { memory: &self.memory, areas: &self.areas };
         if let Class::Words(words) = pando_calls::class(held.nr, &held.args) {
@@ -310,6 +313,7 @@ impl Guest {
     ) -> Result<()> {
         self.seq += 1;
         self.counted.0 += 1;
+        self.files_before(self.seq, nr, &args)?;
         let thread = &mut self.threads[tid];
         if let Some(call) = &mut thread.call {
             call.stage = Stage::Sent(self.seq);
@@ -389,6 +393,9 @@ impl Guest {
             return Ok(());
         };
         let Some(held) = self.threads[tid].call.take() else { return Ok(()) };
+        let ret = if let Down::Reply { ret, .. } = &down { Some(*ret) } else { None };
+        self.io.count(held.nr, ret.unwrap_or(0));
+        self.files_after(seq, &held, ret)?;
         let forks = self.fork.as_ref().map(|f| f.tid);
         if forks.is_some_and(|f| f != tid) {
             // Nobody runs on while a process is made.
@@ -537,59 +544,6 @@ impl Guest {
             Some(0 | 1) => self.caught &= !bit,
             _ => self.caught |= bit,
         }
-    }
-
-    /// CPU time is home's part plus all parts abroad.
-    fn add_cpu_time(&self, tid: i32, held: &Held, parts: &mut [(u64, Vec<u8>)]) {
-        let of_thread = |t: &super::thread::GuestThread| {
-            t.cpu_before_ns.saturating_add(pando_kernel::procfs::thread_cpu_ns(t.tracee.tid))
-        };
-        let process = self.cpu_before_ns.saturating_add(self.cpu_ns());
-        let thread = of_thread(&self.threads[tid]);
-        let Some((_, bytes)) = parts.first_mut() else { return };
-        let mut add = |at: usize, value: u64| {
-            if let Some(slot) = bytes.get_mut(at..at + 8) {
-                let mut word = [0; 8];
-                word.copy_from_slice(slot);
-                slot.copy_from_slice(&(u64::from_le_bytes(word).wrapping_add(value)).to_le_bytes());
-            }
-        };
-        match held.nr as i64 {
-            libc::SYS_clock_gettime => {
-                let here = match pando_calls::cpu_clock(held.args[0]) {
-                    Some((0, true)) => thread,
-                    Some((0, false)) => process,
-                    Some((id, true)) => self.threads.iter().find(|t| t.tid as u32 == id).map_or(0, of_thread),
-                    Some((id, false)) if id == self.offer.inner_pid as u32 => process,
-                    _ => 0,
-                };
-                add(0, here / 1_000_000_000);
-                add(8, here % 1_000_000_000);
-                carry(bytes, 1_000_000_000);
-            }
-            libc::SYS_getrusage => {
-                let here = match held.args[0] as i32 {
-                    libc::RUSAGE_SELF => process,
-                    libc::RUSAGE_THREAD => thread,
-                    _ => 0,
-                };
-                add(0, here / 1_000_000_000);
-                add(8, here % 1_000_000_000 / 1000);
-                carry(bytes, 1_000_000);
-            }
-            libc::SYS_times => add(0, process / 10_000_000),
-            _ => {}
-        }
-    }
-}
-
-/// Moves whole seconds from the second word into the first.
-fn carry(bytes: &mut [u8], unit: u64) {
-    let word = |b: &[u8]| u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]);
-    if bytes.len() >= 16 {
-        let (seconds, part) = (word(&bytes[..8]), word(&bytes[8..16]));
-        bytes[..8].copy_from_slice(&seconds.wrapping_add(part / unit).to_le_bytes());
-        bytes[8..16].copy_from_slice(&(part % unit).to_le_bytes());
     }
 }
 

@@ -7,7 +7,7 @@ use pando_kernel::{PAGE, poll, procfs};
 use std::os::fd::AsRawFd;
 
 /// Pages asked for at a fault: the one and its neighbours above.
-const CLUSTER: u64 = 16;
+pub(super) const CLUSTER: u64 = 16;
 /// Most messages that may wait while only pages are taken, and the bytes of their bodies.
 const MAX_STASH: usize = 4096;
 const MAX_STASH_BYTES: usize = 64 * MAX_BODY;
@@ -49,6 +49,7 @@ impl Guest {
         while let Some((down, body)) = self.chan.next_frame::<Down>()? {
             match down {
                 Down::Pages(runs) => self.install(&runs, &body)?,
+                Down::FileData(id, offset) => self.keep_file_data(id, offset, body)?,
                 Down::End => return Err(GuestError::Ended),
                 Down::Ping => {}
                 other => self.stash.push_back((other, body)),
@@ -138,7 +139,8 @@ impl Guest {
                 self.uffd.wake(addr, PAGE);
             }
         }
-        self.retry_planning()
+        self.retry_planning()?;
+        self.retry_reads()
     }
 
     fn home_parts(&self, start: u64, end: u64) -> Vec<(u64, u64, Backing)> {

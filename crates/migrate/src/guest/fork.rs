@@ -99,6 +99,7 @@ impl Guest {
             self.go_on(tid)?;
         }
         self.take_put_off()?;
-        self.retry_planning()
+        self.retry_planning()?;
+        self.retry_reads()
     }
 }

@@ -128,6 +128,7 @@ impl Guest {
             return Ok(());
         }
         self.leaving = Leaving::Freezing;
+        self.files_end()?;
         for tid in self.threads.which(|t| !t.stopped) {
             self.interrupt(tid)?;
             if let Some(held) = self.threads[tid].call {

@@ -5,7 +5,9 @@ mod birth;
 mod build;
 mod calls;
 mod clocks;
+mod cpu_time;
 mod faults;
+mod files;
 mod fork;
 mod leave;
 mod mirror;
@@ -15,11 +17,12 @@ mod thread;
 
 use crate::area::AreaMap;
 use crate::channel::{Channel, ChannelError};
-use crate::control::{Command, GuestOrder, Report};
+use crate::control::{Command, GuestOrder, Io, Report};
 use crate::hold::{Holds, Side};
 use crate::layout::{HOLE_BYTES, TOP};
 use crate::link::Link;
 use crate::message::{Down, Offer, Up, said};
+use files::Files;
 use fork::Fork;
 use leave::Leaving;
 use pando_kernel::memory::ProcessMemory;
@@ -95,6 +98,8 @@ pub(crate) enum Stage {
     Pulling,
     /// It waits until written pages have been sent, or a process has been made.
     PutOff,
+    /// A read that is answered here, when what it needs has come.
+    Reading,
     /// Sent home as call number `seq`.
     Sent(u64),
     /// It can't be forwarded: the process goes home.
@@ -166,6 +171,9 @@ pub(crate) struct Guest {
     room: Room,
     /// A process is being made.
     fork: Option<Fork>,
+    files: Files,
+    /// Bytes that forwarded calls moved.
+    io: Io,
     wants_home: bool,
     reported: Instant,
     counted: (u64, u64, u64),
@@ -261,6 +269,9 @@ impl Guest {
             self.on_down(down, body)?;
             budget -= 1;
         }
+        if self.files.news {
+            self.retry_reads()?;
+        }
         if ready[4] & 1 != 0 || self.link.raw().is_none() {
             for command in self.link.commands() {
                 if let Command::Evict { reason } = command {
@@ -317,6 +328,11 @@ impl Guest {
                 Ok(())
             }
             Down::ComeHome => self.begin_leaving(),
+            Down::Granted { ask, id, size, position, same_as } => self.on_granted(ask, id, size, position, same_as),
+            Down::Refused(ask) => self.on_refused(ask),
+            Down::FileData(id, offset) => self.keep_file_data(id, offset, body),
+            Down::Forget(id) => self.on_forget(id),
+            Down::Renewed(number) => self.on_renewed(number),
             Down::End => Err(GuestError::Ended),
             Down::Ping => Ok(()),
             Down::Offer(_)
@@ -372,6 +388,7 @@ impl Guest {
             let cpu = self.cpu_ns();
             let signals = self.threads.iter().filter(|t| t.signals > 0).map(|t| (t.tid, t.signals)).collect();
             self.send(&Up::Usage(cpu, signals), &[])?;
+            self.count_files()?;
             self.report_state();
         }
         Ok(())
@@ -389,6 +406,7 @@ impl Guest {
             pushed,
             cpu_abroad_ms: ms,
             cpu_by_node: vec![(self.order.node.clone(), ms)],
+            io: Io { cached: self.files.served, ..self.io },
         });
     }
 

@@ -58,6 +58,7 @@ impl Deputy {
                 self.newborn.insert(tid);
             }
         }
+        self.mind_leases()?;
         self.begin_waiting()?;
         if self.finished_returning()? {
             return Ok(Some(End::Home));
@@ -89,20 +90,21 @@ impl Deputy {
 
     fn sleep(&mut self) -> Result<()> {
         let mut timeout: i64 = if self.wish.as_ref().is_some_and(|w| w.preparing.is_some()) { 1_000 } else { 200_000 };
-        let (mut pushing, mut chan) = (false, (-1, false));
+        let (mut reading, mut pushing, mut chan) = (false, false, (-1, false));
         if let Some(abroad) = &mut self.abroad {
             abroad.chan.flush().map_err(|source| HomeError::Target { node: abroad.node.clone(), source })?;
             let waiting = abroad.chan.wants_write();
             chan = (abroad.chan.raw(), waiting);
+            reading = self.files.is_busy() && !waiting;
             pushing = !abroad.push.is_empty() && !waiting;
             if abroad.chan.is_crowded() {
                 // Its questions wait in the socket, which would wake us at once.
                 std::thread::sleep(Duration::from_millis(1));
-            } else if pushing || abroad.chan.has_frame() {
+            } else if pushing || reading || abroad.chan.has_frame() {
                 timeout = 0;
             }
         }
-        timeout = timeout.min(self.until_parking());
+        timeout = timeout.min(self.until_parking()).min(self.files.until_next());
         // A negative descriptor is passed over by poll(2).
         let fds = [(self.children.as_raw_fd(), false), chan, (self.link.raw().unwrap_or(-1), false)];
         let ready = at("poll", poll::wait(&fds, timeout))?;
@@ -110,6 +112,9 @@ impl Deputy {
             poll::drain(self.children.as_raw_fd());
         }
         self.link_ready |= ready[2] & 1 != 0;
+        if reading {
+            self.send_file_data()?;
+        }
         if pushing && ready.iter().all(|r| r & 1 == 0) {
             self.push_some()?;
         }
@@ -162,6 +167,15 @@ impl Deputy {
             }
             Up::Written(runs) => self.on_written(&runs, &body),
             Up::WantHome(reason) => self.come_home_for(&said(&reason)),
+            Up::Ask(ask, fd) => self.on_ask(ask, fd),
+            Up::Position(fd, at) => self.on_position(fd, at),
+            Up::Fetch(id, from, len) => self.on_fetch(id, from, len),
+            Up::Release(id) => self.on_release(id),
+            Up::Renew(number) => self.on_renew(number),
+            Up::Served(bytes) => {
+                self.files.io.cached = bytes.max(self.files.io.cached);
+                Ok(())
+            }
             Up::Undelivered if !self.froze_abroad() || !signals_in(&body, &mut self.arriving) => {
                 Err(self.broken("signals that it can't have"))
             }

@@ -5,6 +5,7 @@ use super::fork::Birth;
 use super::memory::View;
 use super::thread::State;
 use super::{Answered, Deputy, Flight, HomeError, Result, at};
+use crate::channel::ChannelError;
 use crate::layout::HOLE_BYTES;
 use crate::message::{CHUNK, Down, Span};
 use crate::restart;
@@ -12,12 +13,15 @@ use pando_calls::{Class, Plan, Range};
 use pando_kernel::inject::{self, call};
 use pando_kernel::ptrace::Stop;
 use pando_kernel::{page_ceil, page_floor};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// So many calls in a row that a signal did not let begin are too many.
 pub(super) const STARVED: u32 = 4;
 /// Most output bytes that travel in the reply itself.
 const INLINE: u64 = 128 * 1024;
+
+/// So often while an answer leaves it is looked who waits for a file.
+const SLICE: Duration = Duration::from_millis(50);
 
 /// A call as the guest asks for it.
 pub(super) struct Wanted {
@@ -242,6 +246,7 @@ impl Deputy {
         if flight.done_before > 0 {
             ret = flight.done_before as i64 + ret.max(0);
         }
+        self.files.note_call(flight.nr, ret);
         let mut outputs = self.outputs(tid, &flight, ret);
         if let Some(birth) = flight.birth.take() {
             at("mask", self.threads[tid].tracee.set_signal_mask(birth.mask))?;
@@ -323,11 +328,19 @@ impl Deputy {
     fn send_output(&mut self, addr: u64, bytes: &[u8]) -> Result<()> {
         for (i, part) in (0u64..).zip(bytes.chunks(CHUNK)) {
             self.tell(&Down::Output(addr + i * CHUNK as u64), &[part])?;
-            let patience = self.lost_after();
-            if let Some(abroad) = &mut self.abroad {
-                let node = &abroad.node;
-                let lost = |source| HomeError::Target { node: node.clone(), source };
-                abroad.chan.deliver(patience).map_err(lost)?;
+            self.deliver()?;
+        }
+        Ok(())
+    }
+
+    /// Waits until what has been said is on its way. Who wants to write to a file that is read abroad need not wait for that.
+    fn deliver(&mut self) -> Result<()> {
+        let (patience, begun) = (self.lost_after(), Instant::now());
+        while let Some(abroad) = &mut self.abroad {
+            let lost = |source| HomeError::Target { node: abroad.node.clone(), source };
+            match abroad.chan.deliver(SLICE.min(patience)) {
+                Err(ChannelError::NotTaken(_)) if begun.elapsed() < patience => self.mind_leases()?,
+                other => return other.map_err(lost),
             }
         }
         Ok(())

@@ -5,11 +5,10 @@ use super::target::Prepared;
 use super::thread::{DeputyThread, Threads};
 use super::{Deputy, HomeError, Result, at, describe, target};
 use crate::control::{DeputyOrder, MoveRecord};
-use crate::inspect;
 use crate::layout::{HOLE_BYTES, SCRATCH, TABLE, choose_hole};
 use crate::link::Link;
 use crate::message::{Area, Context, CpuTimers, MAX_THREADS};
-use crate::restart;
+use crate::{inspect, restart};
 use pando_kernel::inject::{self, Call, call};
 use pando_kernel::memory::ProcessMemory;
 use pando_kernel::pagemap::Pagemap;
@@ -163,6 +162,7 @@ impl Deputy {
             brk: 0,
             timers: CpuTimers::default(),
             wish: None,
+            files: super::files::Files::default(),
             returning: false,
             released: false,
             dying: false,

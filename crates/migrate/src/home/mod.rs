@@ -5,6 +5,7 @@ mod birth;
 mod calls;
 mod clocks;
 mod escort;
+mod files;
 mod fork;
 mod freeze;
 mod memory;
@@ -184,6 +185,8 @@ pub(crate) struct Deputy {
     /// CPU timers, when all of the process is here.
     pub timers: CpuTimers,
     pub wish: Option<Wish>,
+    /// Files whose reads are answered abroad.
+    pub files: files::Files,
     /// The guest has gone, everything is here, but threads are not yet free to run by themselves.
     pub returning: bool,
     /// Threads go on by themselves already; what is left finishes a transfer.
@@ -294,6 +297,7 @@ impl Deputy {
             pushed: self.pushed,
             cpu_abroad_ms: total / 1_000_000,
             cpu_by_node: by_node.into_iter().map(|(n, ns)| (n, ns / 1_000_000)).collect(),
+            io: self.files.io,
         };
         self.link.report(report);
     }

@@ -65,6 +65,7 @@ impl Deputy {
         self.froze = Instant::now();
         self.timers = timers;
         self.let_guest_go(cpu_ns);
+        self.files.end();
         self.returning = true;
         for tid in self.threads.ids() {
             self.settle(tid);

@@ -94,6 +94,11 @@ fn go(plan: &Plan, pid: u32, dest: &str) -> Result<u64> {
     done.map(|m| m.freeze_us).ok_or_else(|| Error::Other(format!("there is no record of the move to {dest}")))
 }
 
+/// Moves away.
+pub fn go_away(plan: &Plan, pid: u32) -> Result<u64> {
+    go(plan, pid, AWAY)
+}
+
 /// Plain TCP.
 pub fn raw(plan: &Plan) -> Result<Raw> {
     let _server = Program::at(plan, "n2", &[crate::PEER])?;

@@ -1,6 +1,7 @@
 //! `pando bench move`: how fast moving is, with the limit beside each figure, all in one run on a testbed of two.
 
 mod criu;
+pub mod files;
 mod measure;
 pub mod peer;
 pub mod probe;
@@ -30,6 +31,8 @@ pub struct Figures {
     pub fault: Option<measure::Fault>,
     /// Forwarded calls.
     pub costs: Option<measure::Costs>,
+    /// Files at home, read abroad.
+    pub files: Option<files::Files>,
     /// CPU-bound slowdown.
     pub spin: Option<measure::Spin>,
     /// CRIU, if it is installed.
@@ -41,17 +44,28 @@ pub struct Figures {
 /// Sizes in megabytes, threads, and rounds.
 const SIZES: [(usize, usize, usize); 4] = [(1, 1, 50), (100, 1, 25), (1024, 1, 10), (100, 8, 25)];
 
+/// What is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// As JSON.
+    pub json: bool,
+    /// Size of the file that is read, bytes.
+    pub file: u64,
+    /// Nothing but files.
+    pub only_files: bool,
+}
+
 /// Runs it; the exit status.
-pub fn run(json: bool) -> Result<i32> {
+pub fn run(wanted: &Wanted) -> Result<i32> {
     sys::catch_interrupts();
     let name = format!("bench-{}", std::process::id());
     let shape = Shape { nodes: 2, ..Shape::default() };
-    let figures = up::up(&name, shape, true, None).and_then(|plan| all(&plan));
+    let figures = up::up(&name, shape, true, None).and_then(|plan| all(&plan, wanted));
     sys::clear_interrupt();
     let gone = down::down(&name);
     let figures = figures?;
     gone?;
-    if json {
+    if wanted.json {
         crate::say(&crate::json_text(&figures)?);
     } else {
         crate::say(&table::table(&figures));
@@ -59,7 +73,7 @@ pub fn run(json: bool) -> Result<i32> {
     Ok(if figures.failed.is_empty() { 0 } else { 1 })
 }
 
-fn all(plan: &Plan) -> Result<Figures> {
+fn all(plan: &Plan, wanted: &Wanted) -> Result<Figures> {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let mut figures = Figures {
         cpus: std::thread::available_parallelism().map_or(1, |n| n.get()),
@@ -69,6 +83,11 @@ fn all(plan: &Plan) -> Result<Figures> {
     let mut failed = BTreeMap::new();
     let mut step = Step { failed: &mut failed };
     figures.raw = step.take("plain TCP", || measure::raw(plan))?;
+    figures.files = step.take("files", || files::measure(plan, wanted.file))?;
+    if wanted.only_files {
+        figures.failed = failed;
+        return Ok(figures);
+    }
     for (megabytes, threads, rounds) in SIZES {
         let what = format!("freeze of {megabytes} MB with {threads} threads");
         figures.freeze.extend(step.take(&what, || measure::freeze(plan, megabytes, threads, rounds))?);

@@ -101,6 +101,7 @@ pub fn probe() -> Result<()> {
             "getppid" => getppid(number()),
             "spawn" => spawn(number())?,
             "file" => file(words.get(1).unwrap_or(&"/dev/null"))?,
+            "read" => super::files::read(words.get(1).unwrap_or(&""), words.get(2).unwrap_or(&""))?,
             "spin" => spin(),
             "still" => still(),
             other => return Err(Error::Other(format!("`{other}` is nothing to probe"))),

@@ -12,6 +12,7 @@ pub fn table(figures: &Figures) -> String {
     freezes(figures, &mut lines);
     streaming(figures, &mut lines);
     costs(figures, &mut lines);
+    files(figures, &mut lines);
     let mut out = format!("{} CPUs, load {:.1} at the start", figures.cpus, figures.load);
     out += if figures.load > figures.cpus as f64 * 0.5 { " (a busy machine: the figures say little)\n" } else { "\n" };
     for (what, figure, beside, reached) in lines {
@@ -99,6 +100,34 @@ fn costs(figures: &Figures, lines: &mut Vec<Line>) {
     if let Some(s) = figures.spin {
         let figure = format!("{:+.2} % ({:.2} ms, at home {:.2})", s.slowdown * 100.0, s.away_ms, s.home_ms);
         lines.push(("computing abroad".into(), figure, "aim: at most 1 %".into(), Some(s.slowdown <= 0.01)));
+    }
+}
+
+fn files(figures: &Figures, lines: &mut Vec<Line>) {
+    let Some(f) = figures.files else { return };
+    let raw = figures.raw;
+    let part = raw.map(|r| f.away.first / r.stream_away.max(1.0));
+    let fresh = raw.map_or(0.0, |r| f.away.first / r.stream_fresh.max(1.0));
+    let beside =
+        part.map_or(String::new(), |p| format!("{p:.2} of plain TCP ({fresh:.2} of it into new memory); aim: 0.70"));
+    let name = format!("read {} MB of home's", f.bytes >> 20);
+    lines.push((name, rate(f.away.first), beside, part.map(|p| p >= 0.7)));
+    for (what, away, home, aim) in [
+        ("read them again", f.away.again, f.home.again, true),
+        ("read them, opened again", f.away.reopened, f.home.reopened, true),
+        ("read them again by 64 KB", f.away.again_small, f.home.again_small, false),
+    ] {
+        let times = home / away.max(1.0);
+        let wish = if aim { "; aim: 1.3" } else { "" };
+        let beside = format!("{times:.2} times as long as at home ({}){wish}", rate(home));
+        lines.push((what.into(), rate(away), beside, aim.then_some(times <= 1.3)));
+    }
+    for (what, away, home) in [
+        ("4 KB somewhere, known", f.away.random_known_us, f.home.random_known_us),
+        ("4 KB somewhere, new", f.away.random_new_us, f.home.random_new_us),
+    ] {
+        let trips = raw.map_or(String::new(), |r| format!("{:.1} round trips", away / r.round_trip_us));
+        lines.push((what.into(), format!("{} (at home {})", us(away), us(home)), trips, None));
     }
 }
 

@@ -1,0 +1,332 @@
+//! Files that are read abroad (docs/engine.md, Files): liars at both ends.
+
+mod liar;
+
+use liar::home::{Visit, calling, can_run};
+use liar::target::Taken;
+use pando_migrate::message::{Down, MAX_FETCH, Run, Up};
+use std::fs::{self, OpenOptions};
+use std::path::PathBuf;
+use std::sync::mpsc::channel;
+
+const SIZE: usize = 300_000;
+
+/// A file that the process may read, and its content.
+struct Sample {
+    path: PathBuf,
+    content: Vec<u8>,
+}
+
+impl Sample {
+    fn new(name: &str) -> Sample {
+        // Where the tests are built, since /tmp may be of any kind.
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        let content: Vec<u8> = (0..SIZE).map(|i| (i * 7 + i / 251) as u8).collect();
+        fs::write(&path, &content).unwrap();
+        Sample { path, content }
+    }
+}
+
+impl Drop for Sample {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn open(t: &mut Taken, path: &str, flags: i32) -> i32 {
+    let (place, path) = (t.place(), format!("{path}\0"));
+    let at = libc::AT_FDCWD as u64;
+    let fd = t.call(libc::SYS_openat, &[at, place, flags as u64, 0o600], &[(place, path.as_bytes())]);
+    assert!(fd >= 0, "{path}: {fd}");
+    fd as i32
+}
+
+/// The answer to a question about a descriptor: id, size, position.
+fn ask(t: &mut Taken, number: u64, fd: i32) -> Option<(u64, u64, u64)> {
+    t.say(&Up::Ask(number, fd), &[]);
+    t.wait_for(|down, _| match down {
+        Down::Granted { ask, id, size, position, .. } if ask == number => Some(Some((id, size, position))),
+        Down::Refused(ask) if ask == number => Some(None),
+        _ => None,
+    })
+}
+
+/// A target that has the sample, as file 1. None, loudly, where no file system grants that.
+fn has_file(test: &str, sample: &Sample) -> Option<(Taken, i32)> {
+    let mut t = Taken::new();
+    let fd = open(&mut t, sample.path.to_str().unwrap(), libc::O_RDONLY);
+    match ask(&mut t, 1, fd) {
+        Some(granted) => {
+            assert_eq!(granted, (1, SIZE as u64, 0));
+            Some((t, fd))
+        }
+        None => {
+            eprintln!("SKIPPED {test}: no lease is to be had for {}", sample.path.display());
+            t.goes_on();
+            None
+        }
+    }
+}
+
+#[test]
+fn an_honest_reader_of_the_stage_gets_the_file() {
+    let sample = Sample::new("honest");
+    let Some((mut t, fd)) = has_file("an_honest_reader_of_the_stage_gets_the_file", &sample) else { return };
+    t.say(&Up::Fetch(1, 1000, 290_000), &[]);
+    let mut got = Vec::new();
+    while got.len() < 290_000 {
+        let next = 1000 + got.len() as u64;
+        got.extend(t.wait_for(|down, body| match down {
+            Down::FileData(id, offset) => {
+                assert_eq!((id, offset), (1, next));
+                Some(body)
+            }
+            _ => None,
+        }));
+    }
+    assert_eq!(got, sample.content[1000..291_000]);
+    t.say(&Up::Position(fd, 291_000), &[]);
+    assert_eq!(t.call(libc::SYS_lseek, &[fd as u64, 0, 1], &[]), 291_000);
+    t.say(&Up::Renew(5), &[]);
+    t.wait_for(|down, _| (down == Down::Renewed(5)).then_some(()));
+    t.say(&Up::Release(1), &[]);
+    t.wait_for(|down, _| (down == Down::Forget(1)).then_some(()));
+    t.goes_on();
+}
+
+#[test]
+fn a_writer_does_not_wait_for_a_target_that_never_forgets() {
+    let sample = Sample::new("never");
+    let Some((mut t, fd)) = has_file("a_writer_does_not_wait_for_a_target_that_never_forgets", &sample) else { return };
+    let (done, opened) = channel();
+    let path = sample.path.clone();
+    let writer = std::thread::spawn(move || {
+        OpenOptions::new().write(true).open(path).unwrap();
+        done.send(()).unwrap();
+    });
+    t.wait_for(|down, _| (down == Down::Forget(1)).then_some(()));
+    // The kernel would let it wait 45 seconds: more patience than this test has.
+    opened.recv_timeout(liar::PATIENCE).expect("the writer is let in");
+    writer.join().unwrap();
+    // Nothing more is sent of it or granted to one like this.
+    t.say(&Up::Fetch(1, 0, 4096), &[]);
+    let other = Sample::new("never-other");
+    let other = open(&mut t, other.path.to_str().unwrap(), libc::O_RDONLY);
+    assert_eq!(ask(&mut t, 2, other), None);
+    t.say(&Up::Release(1), &[]);
+    assert!(ask(&mut t, 3, other).is_some());
+    assert!(ask(&mut t, 4, fd).is_some_and(|g| g.0 == 3), "a new name for what was given back");
+    t.goes_on();
+}
+
+#[test]
+fn a_target_that_lets_writers_wait_again_and_again_gets_no_more_files() {
+    let test = "a_target_that_lets_writers_wait_again_and_again_gets_no_more_files";
+    let sample = Sample::new("again");
+    let Some((mut t, fd)) = has_file(test, &sample) else { return };
+    for id in 1..=10 {
+        let path = sample.path.clone();
+        let writer = std::thread::spawn(move || drop(OpenOptions::new().write(true).open(path).unwrap()));
+        t.wait_for(|down, _| (down == Down::Forget(id)).then_some(()));
+        writer.join().unwrap();
+        t.say(&Up::Release(id), &[]);
+        assert_eq!(ask(&mut t, id + 1, fd).is_some(), id < 10, "after {id} times");
+    }
+    t.goes_on();
+}
+
+#[test]
+fn what_has_not_changed_is_known_again() {
+    let sample = Sample::new("known");
+    // Of two changes within a clock tick the second could not be told from the first.
+    let age = || fs::metadata(&sample.path).unwrap().modified().unwrap().elapsed().unwrap();
+    liar::until("the file is older than a tick", || age().as_millis() > 200);
+    let Some((mut t, fd)) = has_file("what_has_not_changed_is_known_again", &sample) else { return };
+    let again = |t: &mut Taken, id: u64| {
+        t.say(&Up::Release(id), &[]);
+        t.wait_for(|down, _| (down == Down::Forget(id)).then_some(()));
+        t.say(&Up::Ask(id + 1, fd), &[]);
+        t.wait_for(|down, _| match down {
+            Down::Granted { id: new, same_as, .. } => Some((new, same_as)),
+            _ => None,
+        })
+    };
+    assert_eq!(again(&mut t, 1), (2, Some(1)));
+    assert_eq!(again(&mut t, 2), (3, Some(2)));
+    t.say(&Up::Release(3), &[]);
+    t.wait_for(|down, _| (down == Down::Forget(3)).then_some(()));
+    fs::write(&sample.path, vec![9; SIZE]).unwrap();
+    assert_eq!(ask(&mut t, 4, fd).map(|g| g.0), Some(4));
+    t.goes_on();
+}
+
+#[test]
+fn what_is_no_plain_file_is_not_granted() {
+    let sample = Sample::new("plain");
+    let Some((mut t, fd)) = has_file("what_is_no_plain_file_is_not_granted", &sample) else { return };
+    // The same file once more, and one that someone else is writing.
+    assert_eq!(ask(&mut t, 2, fd).map(|g| g.0), Some(1));
+    let busy = Sample::new("plain-busy");
+    let writer = OpenOptions::new().append(true).open(&busy.path).unwrap();
+    let mut odd = vec![open(&mut t, busy.path.to_str().unwrap(), libc::O_RDONLY)];
+    for (path, flags) in [
+        ("/proc/self/status", libc::O_RDONLY),
+        ("/sys/kernel/uevent_seqnum", libc::O_RDONLY),
+        ("/dev/null", libc::O_RDONLY),
+        ("/dev/zero", libc::O_RDWR),
+        ("/", libc::O_RDONLY | libc::O_DIRECTORY),
+        (sample.path.to_str().unwrap(), libc::O_PATH),
+        (sample.path.to_str().unwrap(), libc::O_DIRECT),
+    ] {
+        odd.push(open(&mut t, path, flags));
+    }
+    odd.extend([-1, 99, i32::MAX, i32::MIN]);
+    odd.push(t.call(libc::SYS_eventfd2, &[0, 0], &[]) as i32);
+    odd.push(t.call(libc::SYS_socket, &[libc::AF_UNIX as u64, libc::SOCK_STREAM as u64, 0], &[]) as i32);
+    for (number, fd) in (10..).zip(odd) {
+        assert_eq!(ask(&mut t, number, fd), None, "descriptor {fd}");
+    }
+    drop(writer);
+    // Who watches files would see ours opened.
+    assert!(t.call(libc::SYS_inotify_init1, &[0], &[]) >= 0);
+    assert_eq!(ask(&mut t, 50, fd), None);
+    t.goes_on();
+}
+
+#[test]
+fn questions_that_make_no_sense() {
+    let sample = Sample::new("no-sense");
+    let size = SIZE as u64;
+    let lies = [
+        (Up::Fetch(2, 0, 10), "which it does not have"),
+        (Up::Fetch(1, size, 1), "bytes of file 1"),
+        (Up::Fetch(1, u64::MAX, u32::MAX), "bytes of file 1"),
+        (Up::Fetch(1, 0, 0), "bytes of file 1"),
+        (Up::Fetch(1, 0, u32::MAX), "bytes of file 1"),
+        (Up::Release(2), "which it does not have"),
+        (Up::Release(u64::MAX), "which it does not have"),
+        (Up::Position(-1, 0), "can't have"),
+        (Up::Position(4000, 0), "can't have"),
+    ];
+    for (lie, why) in lies {
+        let Some((mut t, _)) = has_file("questions_that_make_no_sense", &sample) else { return };
+        t.say(&lie, &[]);
+        t.ends_found_out(why);
+    }
+    let Some((mut t, fd)) = has_file("questions_that_make_no_sense", &sample) else { return };
+    t.say(&Up::Position(fd, u64::MAX), &[]);
+    t.ends_found_out("can't have");
+    // Too much at once, and the same again and again.
+    let Some((mut t, _)) = has_file("questions_that_make_no_sense", &sample) else { return };
+    for _ in 0..=MAX_FETCH / size {
+        let _ = t.chan.send(&Up::Fetch(1, 0, SIZE as u32), &[]);
+    }
+    for _ in 0..200 {
+        let _ = t.chan.send(&Up::Fetch(1, 0, SIZE as u32), &[]);
+    }
+    t.ends_found_out("bytes of file 1");
+}
+
+/// A guest that reads descriptor 5 by offset, again and again, and has just asked whether it may have the file.
+fn asking(test: &str) -> Option<Visit> {
+    if !can_run(test) {
+        return None;
+    }
+    let mut visit = Visit::running(&calling(libc::SYS_pread64, [5, liar::home::DATA, 4096]));
+    for _ in 0..4 {
+        let (seq, nr, args) = visit.call();
+        assert_eq!((nr, args[0], args[3]), (libc::SYS_pread64 as u64, 5, 0x22));
+        visit.reply(seq, 4096);
+    }
+    visit.wait_for(|up, _| (up == Up::Ask(1, 5)).then_some(()));
+    Some(visit)
+}
+
+fn granted(id: u64, size: u64) -> Down {
+    Down::Granted { ask: 1, id, size, position: 0, same_as: None }
+}
+
+/// The same; it has the file and has asked for its beginning.
+fn fetching(test: &str) -> Option<Visit> {
+    let mut visit = asking(test)?;
+    visit.say(&granted(1, 1 << 20), &[]);
+    visit.wait_for(|up, _| match up {
+        Up::Fetch(1, 0, len) if len >= 4096 + 0x22 => Some(()),
+        Up::Fetch(..) | Up::Call { .. } => panic!("{up:?}"),
+        _ => None,
+    });
+    Some(visit)
+}
+
+#[test]
+fn a_guest_serves_itself_as_long_as_home_keeps_its_word() {
+    let Some(mut visit) = fetching("a_guest_serves_itself_as_long_as_home_keeps_its_word") else { return };
+    visit.say(&Down::FileData(1, 0), &[7; 8192]);
+    // It reads by itself, until it wants home's word: which does not come, and nothing else is heard.
+    let number = loop {
+        match visit.hear().unwrap().0 {
+            Up::Pull(addr, _) => visit.say(&Down::Pages(vec![Run { addr, pages: 1, zero: true }]), &[]),
+            Up::Renew(number) => break number,
+            up => assert!(!matches!(up, Up::Call { .. }), "{up:?}"),
+        }
+    };
+    visit.say(&Down::Renewed(number), &[]);
+    visit.wait_for(|up, _| matches!(up, Up::Renew(_)).then_some(()));
+    visit.say(&Down::Forget(1), &[]);
+    visit.wait_for(|up, _| (up == Up::Release(1)).then_some(()));
+    let (_, nr, _) = visit.call();
+    assert_eq!(nr, libc::SYS_pread64 as u64);
+    visit.ends_content();
+}
+
+#[test]
+fn a_home_that_gives_what_nobody_asked_for() {
+    let test = "a_home_that_gives_what_nobody_asked_for";
+    let lies: [(Down, usize, &str); 9] = [
+        (Down::FileData(1, 4096), 4096, "which nobody asked for"),
+        (Down::FileData(2, 0), 4096, "which nobody asked for"),
+        (Down::FileData(1, 0), 0, "which nobody asked for"),
+        (Down::FileData(1, 0), 1 << 20, "which nobody asked for"),
+        (Down::FileData(1, u64::MAX), 4096, "which nobody asked for"),
+        (granted(1, 1 << 20), 0, "an answer to question 1"),
+        (Down::Refused(7), 0, "an answer to question 7"),
+        (Down::Forget(7), 0, "is to be forgotten"),
+        (Down::Renewed(u64::MAX), 0, "an answer to renewal"),
+    ];
+    for (lie, len, why) in lies {
+        let Some(mut visit) = fetching(test) else { return };
+        visit.say(&lie, &vec![1; len]);
+        visit.refuses(why);
+    }
+    for size in [u64::MAX, 1 << 63] {
+        let Some(mut visit) = asking(test) else { return };
+        visit.say(&granted(1, size), &[]);
+        visit.refuses("file 1 of");
+    }
+    // Bytes that come after the end.
+    let Some(mut visit) = fetching(test) else { return };
+    visit.say(&Down::Forget(1), &[]);
+    visit.say(&Down::FileData(1, 0), &[1; 4096]);
+    visit.refuses("which nobody asked for");
+}
+
+#[test]
+fn files_of_odd_sizes() {
+    let Some(mut visit) = asking("files_of_odd_sizes") else { return };
+    // Shorter than where it reads: nothing is to be fetched, and it goes on by itself.
+    visit.say(&granted(1, 3), &[]);
+    visit.wait_for(|up, _| match up {
+        Up::Fetch(..) | Up::Call { .. } => panic!("{up:?}"),
+        Up::Renew(_) => Some(()),
+        _ => None,
+    });
+    visit.ends_content();
+    let Some(mut visit) = asking("files_of_odd_sizes") else { return };
+    // As large as can be, with the position where no file reaches.
+    visit.say(
+        &Down::Granted { ask: 1, id: u64::MAX, size: i64::MAX as u64, position: u64::MAX, same_as: Some(u64::MAX) },
+        &[],
+    );
+    visit.wait_for(|up, _| matches!(up, Up::Fetch(u64::MAX, 0, _)).then_some(()));
+    visit.ends_content();
+}

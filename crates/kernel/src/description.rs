@@ -1,0 +1,65 @@
+//! Open file descriptions: what they are open for, where they stand, and opening their file anew.
+
+use crate::check;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// Its status flags (F_GETFL).
+pub fn flags(fd: &impl AsRawFd) -> io::Result<i32> {
+    // SAFETY: fcntl without further arguments.
+    Ok(check(unsafe { i64::from(libc::fcntl(fd.as_raw_fd(), libc::F_GETFL)) })? as i32)
+}
+
+/// Its position.
+pub fn position(fd: &impl AsRawFd) -> io::Result<u64> {
+    // SAFETY: no pointers.
+    Ok(check(unsafe { libc::lseek(fd.as_raw_fd(), 0, libc::SEEK_CUR) })? as u64)
+}
+
+/// Puts it at another position.
+pub fn seek(fd: &impl AsRawFd, to: u64) -> io::Result<()> {
+    let to = i64::try_from(to).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+    // SAFETY: no pointers.
+    check(unsafe { libc::lseek(fd.as_raw_fd(), to, libc::SEEK_SET) }).map(drop)
+}
+
+/// The kind of its file system (`f_type` of statfs(2)).
+pub fn file_system(fd: &impl AsRawFd) -> io::Result<i64> {
+    // SAFETY: `statfs` is plain old data, valid for the call to write.
+    unsafe {
+        let mut out: libc::statfs = std::mem::zeroed();
+        check(i64::from(libc::fstatfs(fd.as_raw_fd(), &mut out)))?;
+        Ok(out.f_type as i64)
+    }
+}
+
+/// Opens its file anew for reading: a description of its own, with its own position. Never waits for somebody's lease.
+pub fn open_anew(fd: &OwnedFd, flags: i32) -> io::Result<File> {
+    let path = format!("/proc/self/fd/{}\0", fd.as_raw_fd());
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY | (flags & libc::O_NOATIME);
+    // SAFETY: `path` ends with a zero byte and lives through the call; the new descriptor is ours.
+    unsafe {
+        let new = check(i64::from(libc::open(path.as_ptr().cast(), flags)))?;
+        Ok(File::from_raw_fd(new as i32))
+    }
+}
+
+/// Reads at `offset` what is in memory already. An error of kind WouldBlock: the disk has to be asked; it has been asked to bring `len` bytes.
+pub fn read_at_once(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+    const RWF_NOWAIT: i32 = 8;
+    let part = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+    // SAFETY: `part` describes `buf`, which lives through the call.
+    let got = unsafe { libc::preadv2(file.as_raw_fd(), &raw const part, 1, offset as i64, RWF_NOWAIT) };
+    match check(got as i64) {
+        Ok(got) => Ok(got as usize),
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+            // SAFETY: no pointers.
+            unsafe {
+                libc::posix_fadvise(file.as_raw_fd(), offset as i64, buf.len() as i64, libc::POSIX_FADV_WILLNEED)
+            };
+            Err(e)
+        }
+        Err(e) => Err(e),
+    }
+}
