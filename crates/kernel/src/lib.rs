@@ -5,6 +5,7 @@
 pub mod cgroup;
 pub mod clock;
 pub mod description;
+pub mod futex;
 pub mod heap;
 pub mod inject;
 pub mod lease;

@@ -222,6 +222,13 @@ impl Guest {
             absent.retain(|&w| view.can_pull(page_floor(w)));
             return if absent.is_empty() { self.run_natively(tid, &held) } else { self.pull_for_call(tid, absent) };
         }
+        if held.nr == libc::SYS_exit as u64 {
+            let mut absent = self.missing_at_end(tid);
+            absent.retain(|&w| view.can_pull(page_floor(w)));
+            if !absent.is_empty() {
+                return self.pull_for_call(tid, absent);
+            }
+        }
         let plan = match pando_calls::class(held.nr, &held.args) {
             // Described by the engine: no memory is read.
             Class::Memory => Plan::Forward { inputs: Vec::new(), outputs_max: Vec::new() },

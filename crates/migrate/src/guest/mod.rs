@@ -6,6 +6,7 @@ mod build;
 mod calls;
 mod clocks;
 mod cpu_time;
+mod end;
 mod faults;
 mod files;
 mod fork;
