@@ -270,9 +270,7 @@ impl Guest {
         self.forget_flushed(tid)?;
         let mask_call =
             pando_calls::temporary_mask(held.nr, &held.args, &mut View { memory: &self.memory, areas: &self.areas });
-        let lets_in = |thread: &super::thread::GuestThread, mask: u64| {
-            thread.undelivered.iter().any(|i| signal::bit(signal::number(i)) & mask == 0)
-        };
+        let lets_in = |thread: &super::thread::GuestThread, mask: u64| thread.undelivered.numbers() & !mask != 0;
         if mask_call.is_some_and(|mask| lets_in(&self.threads[tid], mask)) {
             // A signal that waits here and that the call would let in: it breaks the call off at once.
             self.threads[tid].call = None;
@@ -443,7 +441,7 @@ impl Guest {
             self.add_cpu_time(tid, &held, &mut parts);
         }
         if held.nr == libc::SYS_rt_sigpending as u64 && ret == 0 {
-            let waiting = self.threads[tid].undelivered.iter().fold(0, |set, i| set | signal::bit(signal::number(i)));
+            let waiting = self.threads[tid].undelivered.numbers();
             for (_, bytes) in parts.iter_mut().filter(|p| p.1.len() >= 8) {
                 for (b, w) in bytes.iter_mut().zip(waiting.to_le_bytes()) {
                     *b |= w;

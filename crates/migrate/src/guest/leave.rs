@@ -201,7 +201,7 @@ impl Guest {
         let timers = self.take_timers()?;
         self.leaving = Leaving::Frozen;
         self.report_state();
-        self.keep_timers_signals();
+        self.keep_timers_signals()?;
         let written = self.take_written()?;
         self.send_written(&written)?;
         self.hold("residual");
@@ -281,19 +281,25 @@ impl Guest {
     }
 
     /// Signals of CPU timers and limits are this kernel's own: home has not seen them.
-    fn keep_timers_signals(&mut self) {
+    fn keep_timers_signals(&mut self) -> Result<()> {
+        const OWN: [i32; 3] = [libc::SIGVTALRM, libc::SIGPROF, libc::SIGXCPU];
+        let own = OWN.iter().fold(0, |set, &s| set | signal::bit(s));
         for (i, tid) in self.threads.ids().into_iter().enumerate() {
             let tracee = self.threads[tid].tracee;
+            // Looking through a long queue takes the kernel long.
+            if at("status", procfs::status(tracee.tid))?.pending & own == 0 {
+                continue;
+            }
             let of_all = if i == 0 { tracee.pending(true) } else { Vec::new() };
             for info in tracee.pending(false).into_iter().chain(of_all) {
                 let number = signal::number(&info);
-                let own = [libc::SIGVTALRM, libc::SIGPROF, libc::SIGXCPU].contains(&number);
                 let undelivered = &mut self.threads[tid].undelivered;
-                if own && !undelivered.iter().any(|u| signal::number(u) == number) {
+                if OWN.contains(&number) && !undelivered.has(number) {
                     undelivered.push(info);
                 }
             }
         }
+        Ok(())
     }
 
     fn at_syscall(&self, rip: u64) -> bool {

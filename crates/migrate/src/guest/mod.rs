@@ -15,6 +15,7 @@ mod mirror;
 mod room;
 mod stops;
 mod thread;
+mod undelivered;
 
 use crate::area::AreaMap;
 use crate::channel::{Channel, ChannelError};

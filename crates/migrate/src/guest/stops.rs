@@ -37,7 +37,7 @@ impl Guest {
     fn keep_signal(&mut self, tid: i32) -> Result<()> {
         let thread = &mut self.threads[tid];
         let info = at("siginfo", thread.tracee.siginfo())?;
-        let known = thread.undelivered.iter().any(|i| signal::number(i) == signal::number(&info));
+        let known = thread.undelivered.has(signal::number(&info));
         // A fault happens again at home, at the same instruction; a breakpoint does not.
         let again = signal::is_fault(&info) && signal::number(&info) != libc::SIGTRAP;
         if !known && !again {
@@ -69,11 +69,8 @@ impl Guest {
         }
         let thread = &mut self.threads[tid];
         thread.broke_off = false;
-        if let Some(i) = thread.undelivered.iter().position(|i| signal::number(i) == signal) {
-            let info = thread.undelivered.remove(i);
-            if let Some(next) = thread.unqueued.pop_front() {
-                self.make_pending(tid, next)?;
-            }
+        if let Some(info) = thread.undelivered.take(signal) {
+            self.fill_queue(tid, 1)?;
             at("siginfo", tracee.set_siginfo(&info))?;
             return match self.threads[tid].frame_mask.take() {
                 Some(mask) => self.deliver_with_mask(tid, signal, mask),
@@ -175,40 +172,51 @@ impl Guest {
         let number = signal::number(&info);
         let standard = number < 32;
         let undelivered = &mut self.threads[tid].undelivered;
-        if standard && undelivered.iter().any(|i| signal::number(i) == number) {
+        if standard && undelivered.has(number) {
             return Ok(()); // pending already; standard signals do not queue
         }
         if undelivered.len() < MAX_UNDELIVERED {
             undelivered.push(info);
         }
-        self.make_pending(tid, number)
+        match self.make_pending(tid, number)? {
+            true => Ok(()),
+            false => {
+                self.threads[tid].unqueued.add(number);
+                Ok(())
+            }
+        }
     }
 
-    /// Where this kernel's queue is full (RLIMIT_SIGPENDING), a signal waits until others have been delivered.
-    fn make_pending(&mut self, tid: i32, number: i32) -> Result<()> {
-        let thread = &mut self.threads[tid];
+    /// False where this kernel's queue is full (RLIMIT_SIGPENDING): the signal waits until others have been delivered.
+    fn make_pending(&mut self, tid: i32, number: i32) -> Result<bool> {
+        let thread = &self.threads[tid];
         match signal::tgkill(self.body.pid, thread.tracee.tid, number) {
-            Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => thread.unqueued.push_back(number),
+            Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => Ok(false),
             // It is ending, here too.
-            Err(e) if e.raw_os_error() == Some(libc::ESRCH) && thread.ending => {}
-            other => at("queue a signal", other)?,
+            Err(e) if e.raw_os_error() == Some(libc::ESRCH) && thread.ending => Ok(true),
+            other => at("queue a signal", other).map(|()| true),
+        }
+    }
+
+    /// Puts up to `most` of the signals that wait for it into this kernel's queue.
+    fn fill_queue(&mut self, tid: i32, most: usize) -> Result<()> {
+        for _ in 0..most {
+            let Some(number) = self.threads[tid].unqueued.lowest() else { return Ok(()) };
+            if !self.make_pending(tid, number)? {
+                return Ok(());
+            }
+            self.threads[tid].unqueued.remove(number);
         }
         Ok(())
     }
 
     /// The kernel flushes signals that come to be ignored, and stop signals when a continue comes: so must we. The thread is held.
     pub(super) fn forget_flushed(&mut self, tid: i32) -> Result<()> {
-        for number in std::mem::take(&mut self.threads[tid].unqueued) {
-            self.make_pending(tid, number)?;
-        }
+        self.fill_queue(tid, MAX_UNDELIVERED)?;
         let thread = &mut self.threads[tid];
         if !thread.undelivered.is_empty() {
             let pending = at("status", procfs::status(thread.tracee.tid))?.pending;
-            let unqueued = &thread.unqueued;
-            thread.undelivered.retain(|i| {
-                let number = signal::number(i);
-                pending & signal::bit(number) != 0 || unqueued.contains(&number)
-            });
+            thread.undelivered.keep(pending | thread.unqueued.numbers());
         }
         Ok(())
     }
@@ -218,7 +226,7 @@ impl Guest {
         let mut view = super::leave::Plain(&self.memory);
         let temporary = pando_calls::temporary_mask(held.nr, &held.args, &mut view);
         let undelivered = &self.threads[tid].undelivered;
-        let admitted = |mask: u64| undelivered.iter().any(|i| signal::bit(signal::number(i)) & mask == 0);
+        let admitted = |mask: u64| undelivered.numbers() & !mask != 0;
         let temporary = temporary.filter(|&m| code != restart::NOINTR && admitted(m));
         self.interrupt(tid)?;
         self.answer(held.id, code)?;

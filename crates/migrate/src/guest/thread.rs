@@ -1,10 +1,11 @@
 //! The threads of a guest.
 
+use super::undelivered::{Counts, Undelivered};
 use super::{Attach, GuestError, Held, Result};
 use crate::message::{Context, Down, MAX_THREADS, MAX_UNDELIVERED, MAX_XSTATE, signals_in};
 use pando_kernel::ptrace::{REGISTER_WORDS, Tracee};
 use pando_kernel::signal::SigInfo;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Index, IndexMut};
 
 /// Highest id that any kernel gives a thread (PID_MAX_LIMIT).
@@ -79,11 +80,11 @@ pub(crate) struct GuestThread {
     /// Signals that wait until it has come: a handler that ran first could make the same call, and take its answer.
     pub waiting: Vec<SigInfo>,
     /// Signals that are undelivered, but not in this kernel's queue, which is full.
-    pub unqueued: VecDeque<i32>,
+    pub unqueued: Counts,
     /// Its reply, when that came first.
     pub early: Option<(Down, Vec<u8>)>,
     pub signals: u64,
-    pub undelivered: Vec<SigInfo>,
+    pub undelivered: Undelivered,
     /// The restart code in its registers is one that home sent.
     pub broke_off: bool,
     /// A ptrace stop has been asked for and not been seen.
@@ -111,10 +112,10 @@ impl GuestThread {
             cut_short: None,
             attach: None,
             waiting: Vec::new(),
-            unqueued: VecDeque::new(),
+            unqueued: Counts::default(),
             early: None,
             signals: 0,
-            undelivered: Vec::new(),
+            undelivered: Undelivered::default(),
             broke_off: false,
             interrupting: false,
             stopped: true,
