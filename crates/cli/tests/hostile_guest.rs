@@ -58,6 +58,7 @@ fn answered_here(instruction: [u8; 2], numbers: &[u32], arg: u64) -> BTreeSet<u3
                 |path: std::path::PathBuf| fs::read_to_string(path.join("wchan")).is_ok_and(|w| w.contains("seccomp"));
             threads.flatten().filter(|t| held(t.path())).count() == numbers.len()
         });
+        visit.say(&Down::Ping, &[]);
         // Everything that came before this has come.
         visit.wait_for(|up, _| match up {
             Up::Call { tid, nr, .. } => {
