@@ -24,6 +24,13 @@ pub fn seek(fd: &impl AsRawFd, to: u64) -> io::Result<()> {
     check(unsafe { libc::lseek(fd.as_raw_fd(), to, libc::SEEK_SET) }).map(drop)
 }
 
+/// Do two processes have one table of descriptors (kcmp(2))? No, if that may not be asked.
+pub fn same_table(one: i32, other: i32) -> bool {
+    const KCMP_FILES: libc::c_int = 2;
+    // SAFETY: plain numbers.
+    unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_FILES, 0, 0) == 0 }
+}
+
 /// The kind of its file system (`f_type` of statfs(2)).
 pub fn file_system(fd: &impl AsRawFd) -> io::Result<i64> {
     // SAFETY: `statfs` is plain old data, valid for the call to write.

@@ -169,6 +169,18 @@ pub fn variable(pid: i32, name: &str) -> Option<String> {
     Some(String::from_utf8_lossy(value).into_owned())
 }
 
+/// The parent, unless that is the first process of all, and the children of all threads.
+pub fn family(pid: i32) -> Vec<i32> {
+    let number = |w: &str| w.parse::<i32>().ok();
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let parent = stat.rsplit_once(')').and_then(|(_, rest)| number(rest.split_ascii_whitespace().nth(1)?));
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = threads.filter_map(|t| fs::read_to_string(t.path().join("children")).ok());
+    let children: Vec<i32> =
+        lists.flat_map(|l| l.split_ascii_whitespace().filter_map(number).collect::<Vec<_>>()).collect();
+    parent.filter(|p| *p > 1).into_iter().chain(children).collect()
+}
+
 /// `O_` flags of an open descriptor.
 pub fn descriptor_flags(pid: i32, fd: i32) -> Option<i32> {
     let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).ok()?;

@@ -122,3 +122,17 @@ pub fn child_signal_fd() -> io::Result<std::os::fd::OwnedFd> {
         Ok(std::os::fd::OwnedFd::from_raw_fd(fd as i32))
     }
 }
+
+/// Has this child or tracee ended? It stays to be waited for, and who waits for it beside us hears nothing yet.
+pub fn has_ended(pid: i32) -> bool {
+    // SAFETY: siginfo_t is plain data for which all zeroes is a valid value, and lives through the call.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+        // Stops of a tracee are told whether they were asked for or not.
+        let ends = [libc::CLD_EXITED, libc::CLD_KILLED, libc::CLD_DUMPED];
+        libc::waitid(libc::P_PID, pid as libc::id_t, &mut info, how) == 0
+            && info.si_pid() == pid
+            && ends.contains(&info.si_code)
+    }
+}

@@ -57,7 +57,7 @@ impl Guest {
     }
 
     /// What becomes of a held call.
-    fn dispatch(&mut self, tid: i32, mut held: Held) -> Result<()> {
+    pub(super) fn dispatch(&mut self, tid: i32, mut held: Held) -> Result<()> {
         if self.must_wait(&held) {
             held.stage = Stage::PutOff;
             self.threads[tid].call = Some(held);
@@ -96,6 +96,9 @@ impl Guest {
     fn must_wait(&self, held: &Held) -> bool {
         // At home there is one thread more than here, until that has ended.
         if held.nr == libc::SYS_exit as u64 && !self.stillborn.is_empty() {
+            return true;
+        }
+        if self.waits_for_files(held) {
             return true;
         }
         matches!(self.leaving, Leaving::Presync { .. })

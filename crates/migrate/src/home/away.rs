@@ -109,6 +109,10 @@ impl Deputy {
         let fds = [(self.children.as_raw_fd(), false), chan, (self.link.raw().unwrap_or(-1), false)];
         let ready = at("poll", poll::wait(&fds, timeout))?;
         if ready[0] & 1 != 0 {
+            if !self.files.is_empty() && pando_kernel::signal::has_ended(self.pid) {
+                // Before its parent hears of it: what that does next to the files must find them free.
+                self.files.end();
+            }
             poll::drain(self.children.as_raw_fd());
         }
         self.link_ready |= ready[2] & 1 != 0;

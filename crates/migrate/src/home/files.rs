@@ -4,12 +4,12 @@ use super::{Deputy, Result};
 use crate::control::Io;
 use crate::message::{CHUNK, DRIFT_MS, Down, GRANT_MS, MAX_FETCH, MAX_FILES};
 use pando_kernel::lease::ReadLease;
-use pando_kernel::{description, pidfd};
-use std::collections::{BTreeMap, VecDeque};
+use pando_kernel::{description, pidfd, procfs};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant, SystemTime};
 
 /// So long a file stays as it is after `Forget` when no answer comes.
@@ -20,11 +20,12 @@ const TOO_LATE: u32 = 10;
 const REMEMBERED: usize = 256;
 /// A change so soon after another one might get the same time.
 const SAME_TIME: Duration = Duration::from_millis(100);
-/// How often the disk is asked again, before we wait for it.
+/// How often the disk is asked again, before the file is given up.
 const DISK_TRIES: u32 = 50;
 const DISK_PAUSE: Duration = Duration::from_millis(1);
-/// File systems of this machine alone, whose content nobody changes behind the kernel's back: ext, xfs, btrfs, tmpfs, f2fs.
-const LOCAL: [i64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010];
+/// File systems of this machine alone, whose content nobody changes behind the kernel's back: ext, xfs, btrfs, f2fs. Not tmpfs: a write through
+/// the descriptor of a memfd breaks no lease, and one through a mapping need not change a time.
+const LOCAL: [i64; 4] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010];
 
 /// What a file is, and when it last changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +87,10 @@ pub(crate) struct Files {
     /// How often `Release` did not come in time.
     late: u32,
     asleep: Option<Instant>,
+    /// Descriptors that were granted.
+    descriptors: BTreeSet<i32>,
+    /// Does another process have the same descriptors (CLONE_FILES)? Asked once: one that is made later is made at home.
+    shared: Option<bool>,
     /// Has the process files watched (inotify, fanotify)? Asked once; what it makes later is a call of its own.
     watches: Option<bool>,
     /// What is read before it is sent.
@@ -120,6 +125,11 @@ impl Files {
         kept.chain(disk).min().map_or(i64::MAX, |left| left.as_micros() as i64 + 1)
     }
 
+    /// Is nothing granted?
+    pub fn is_empty(&self) -> bool {
+        self.granted.is_empty()
+    }
+
     /// All leases end here, and the guest's side has no file any more.
     pub fn end(&mut self) {
         *self = Files { io: self.io, ..Files::default() };
@@ -136,6 +146,16 @@ impl Files {
     }
 }
 
+/// Does nobody want to write, and is the file what it was? (An open with O_RDONLY and O_TRUNC breaks no lease.)
+fn is_as_granted(lease: &ReadLease, stamp: &Stamp) -> bool {
+    lease.is_whole() && Stamp::of(lease.file()).is_ok_and(|now| now == *stamp)
+}
+
+/// With its parent or a child: who else would have been made with CLONE_FILES.
+fn shares_descriptors(pid: i32) -> bool {
+    procfs::family(pid).into_iter().any(|other| description::same_table(pid, other))
+}
+
 /// A file of the process that may be granted.
 struct Candidate {
     file: File,
@@ -148,7 +168,10 @@ impl Deputy {
     pub(super) fn on_ask(&mut self, ask: u64, fd: i32) -> Result<()> {
         self.mind_leases()?;
         let answer = match self.look_at(fd) {
-            Ok(candidate) => self.grant(ask, candidate),
+            Ok(candidate) => {
+                self.files.descriptors.insert(fd);
+                self.grant(ask, candidate)
+            }
             Err(_) => Down::Refused(ask),
         };
         self.tell(&answer, &[])
@@ -176,7 +199,10 @@ impl Deputy {
         if self.files.watches.is_none() {
             self.files.watches = Some(self.watches_files());
         }
-        if self.files.watches == Some(true) {
+        if self.files.shared.is_none() {
+            self.files.shared = Some(shares_descriptors(self.pid));
+        }
+        if self.files.watches == Some(true) || self.files.shared == Some(true) {
             return Err(refused());
         }
         let file = description::open_anew(&theirs.into(), flags)?;
@@ -226,6 +252,12 @@ impl Deputy {
             Some(Ok(())) => Ok(()),
             // The process is being killed.
             Some(Err(e)) if e.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+            // Somebody else has closed it, whom we did not see: from now on all reads are made here.
+            Some(Err(e)) if e.raw_os_error() == Some(libc::EBADF) && self.files.descriptors.contains(&fd) => {
+                self.files.shared = Some(true);
+                let all: Vec<u64> = self.files.granted.keys().copied().collect();
+                all.into_iter().try_for_each(|id| self.forget_file(id))
+            }
             _ => Err(self.broken(&format!("a position of descriptor {fd} that it can't have"))),
         }
     }
@@ -271,7 +303,7 @@ impl Deputy {
         let mut forget = Vec::new();
         for (id, granted) in &mut self.files.granted {
             let late = matches!(&granted.standing, Standing::Forgotten { since, .. } if since.elapsed() >= KEPT);
-            let wanted = matches!(&granted.standing, Standing::Granted(lease) if !lease.is_whole());
+            let wanted = matches!(&granted.standing, Standing::Granted(lease) if !is_as_granted(lease, &granted.stamp));
             if late {
                 granted.standing = Standing::Overdue;
                 self.files.late += 1;
@@ -285,8 +317,14 @@ impl Deputy {
     fn forget_file(&mut self, id: u64) -> Result<()> {
         let Some(granted) = self.files.granted.get_mut(&id) else { return Ok(()) };
         granted.wanted.clear();
-        if let Standing::Granted(lease) = std::mem::replace(&mut granted.standing, Standing::Overdue) {
-            granted.standing = Standing::Forgotten { since: Instant::now(), _lease: lease };
+        match std::mem::replace(&mut granted.standing, Standing::Overdue) {
+            Standing::Granted(lease) => {
+                granted.standing = Standing::Forgotten { since: Instant::now(), _lease: lease };
+            }
+            said => {
+                granted.standing = said;
+                return Ok(());
+            }
         }
         self.tell(&Down::Forget(id), &[])
     }
@@ -306,19 +344,16 @@ impl Deputy {
         let mut buffer = std::mem::take(&mut self.files.buffer);
         buffer.resize(CHUNK, 0);
         let bytes = &mut buffer[..(end - from).min(CHUNK as u64) as usize];
-        let mut got = description::read_at_once(lease.file(), bytes, from);
+        let got = description::read_at_once(lease.file(), bytes, from);
         if got.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock) && granted.tries < DISK_TRIES {
             granted.tries += 1;
             self.files.asleep = Some(Instant::now());
             return Ok(());
         }
-        if got.is_err() {
-            got = lease.file().read_at(bytes, from);
-        }
         (granted.tries, self.files.asleep) = (0, None);
         let got = match got {
-            Ok(got) if got > 0 && lease.is_whole() => got,
-            // It can't be read, or somebody wants to write.
+            Ok(got) if got > 0 && is_as_granted(lease, &granted.stamp) => got,
+            // Somebody wants to write, or the disk takes long: we must not wait for it, the process itself may.
             _ => return self.forget_file(id),
         };
         match granted.wanted.front_mut() {

@@ -37,10 +37,10 @@ pub(crate) fn opens(nr: u64, args: &[u64; 6]) -> Option<u64> {
     }
 }
 
-/// An opener that will not wait for a lease is told that the file is busy: none may be in its way.
+/// An opener that will not wait for a lease is told that the file is busy: none may be in its way. One that truncates may break none.
 fn impatient(flags: u64) -> bool {
-    let writes = flags as i32 & (libc::O_WRONLY | libc::O_RDWR | libc::O_TRUNC) != 0;
-    writes && flags as i32 & libc::O_NONBLOCK != 0
+    let writes = flags as i32 & (libc::O_WRONLY | libc::O_RDWR) != 0;
+    flags as i32 & libc::O_TRUNC != 0 || (writes && flags as i32 & libc::O_NONBLOCK != 0)
 }
 
 /// See the module. `control`: the messages that it sends may carry descriptors.
@@ -52,6 +52,8 @@ pub(crate) fn effect(nr: u64, args: &[u64; 6], control: bool) -> Effect {
         libc::SYS_openat if impatient(args[2]) => Effect::LetGo,
         libc::SYS_open | libc::SYS_openat => Effect::None,
         libc::SYS_openat2 | libc::SYS_open_by_handle_at => Effect::LetGo,
+        // Whoever waits for the end of the process may want to write.
+        libc::SYS_exit_group => Effect::LetGo,
         // Who watches files would see ours opened and closed.
         libc::SYS_inotify_init | libc::SYS_inotify_init1 | libc::SYS_fanotify_init => Effect::LetGo,
         libc::SYS_close => Effect::Ends(fd(0)..=fd(0)),
@@ -113,6 +115,7 @@ mod tests {
         assert_eq!(of(libc::SYS_openat, &[0, 0, write]), Effect::None);
         assert_eq!(of(libc::SYS_openat, &[0, 0, write | now]), Effect::LetGo);
         assert_eq!(of(libc::SYS_open, &[0, now]), Effect::None);
+        assert_eq!(of(libc::SYS_open, &[0, libc::O_TRUNC as u64]), Effect::LetGo);
     }
 
     #[test]

@@ -73,6 +73,11 @@ fn wrong(what: String) -> GuestError {
 }
 
 impl Files {
+    /// Is a call at home that does not bear that anyone has a hold on a file?
+    fn lets_go(&self) -> bool {
+        self.calls.values().any(|effect| *effect == Effect::LetGo)
+    }
+
     /// May this file be answered from?
     fn is_live(&self, id: u64) -> bool {
         self.granted.get(&id).is_some_and(|g| !g.released)
@@ -101,6 +106,7 @@ impl Guest {
             // It has been let go meanwhile.
             self.files.descriptors.let_go(id);
         }
+        self.answers_are_here()?;
         self.retry_reads()
     }
 
@@ -110,10 +116,13 @@ impl Guest {
             return Err(wrong(format!("an answer to question {ask}")));
         }
         self.files.descriptors.refused(ask, clock::boottime_ns());
+        self.answers_are_here()?;
         self.retry_reads()
     }
 
     /// Bytes have come. Who waits for them is looked at later.
+    ///
+    /// They are home's word only in their turn: a `Forget` that came before them may still wait.
     pub(super) fn keep_file_data(&mut self, id: u64, offset: u64, bytes: Vec<u8>) -> Result<()> {
         let files = &mut self.files;
         let next = files.granted.get_mut(&id).and_then(|g| g.fetches.front_mut());
@@ -123,7 +132,9 @@ impl Guest {
         };
         next.0 += bytes.len() as u64;
         let (at, end, sent) = *next;
-        files.grant.confirm(sent);
+        if self.stash.is_empty() {
+            files.grant.confirm(sent);
+        }
         if at == end {
             files.granted.get_mut(&id).and_then(|g| g.fetches.pop_front());
         }
@@ -182,8 +193,27 @@ impl Guest {
         for id in self.files.descriptors.call_goes(seq, &effect) {
             self.release(id)?;
         }
-        if !matches!(effect, Effect::None | Effect::LetGo) {
+        if effect != Effect::None {
             self.files.calls.insert(seq, effect);
+        }
+        Ok(())
+    }
+
+    /// Must the call wait until it is known what else is granted, which it does not bear?
+    pub(super) fn waits_for_files(&self, held: &Held) -> bool {
+        !self.files.asks.is_empty() && effect::effect(held.nr, &held.args, true) == Effect::LetGo
+    }
+
+    /// Calls go on that waited for that.
+    fn answers_are_here(&mut self) -> Result<()> {
+        if !self.files.asks.is_empty() {
+            return Ok(());
+        }
+        for tid in self.threads.which(|t| t.call.is_some_and(|c| c.stage == Stage::PutOff)) {
+            let waits = |held: &Held| effect::effect(held.nr, &held.args, true) == Effect::LetGo;
+            if let Some(held) = self.threads[tid].call.filter(waits) {
+                self.dispatch(tid, held)?;
+            }
         }
         Ok(())
     }
@@ -237,7 +267,9 @@ impl Guest {
 
     /// Reads that waited for something that may have come.
     pub(super) fn retry_reads(&mut self) -> Result<()> {
-        if self.fork.is_some() || self.leaving.freezing() {
+        if self.fork.is_some() || self.leaving.freezing() || !self.stash.is_empty() {
+            // What waits may say that a file is to be forgotten.
+            self.files.news |= !self.stash.is_empty();
             return Ok(());
         }
         self.files.news = false;
