@@ -75,7 +75,7 @@ impl Deputy {
         }
         prepared.chan.send(&Down::Areas(areas.to_vec()), &[]).map_err(failed)?;
         if !prepared.post_copy {
-            let present = self.present_pages(areas)?;
+            let (present, _) = self.present_and_huge(areas)?;
             self.copy_everything(&mut prepared.chan, &present, &node)?;
         }
         if self.threads[self.pid].state == State::Halted
@@ -130,9 +130,13 @@ impl Deputy {
         self.abroad =
             Some(Abroad { node, chan: prepared.chan, push: VecDeque::new(), cpu_ns: 0, since: Instant::now() });
         self.thawed = self.froze.elapsed();
-        let push = self.present_pages(areas)?;
+        let (push, huge) = self.present_and_huge(areas)?;
         if let Some(abroad) = &mut self.abroad {
             abroad.push = push.into();
+        }
+        // Before their content comes.
+        if !huge.is_empty() {
+            self.tell(&Down::Huge(huge), &[])?;
         }
         Ok(())
     }
