@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 /// Memory of the loops, megabytes.
 const MEGABYTES: usize = 256;
 /// Random reads in one round.
-const READS: usize = 500_000;
+const READS: usize = 4_000_000;
 /// Rounds in one place, of which the best counts.
 const ROUNDS: usize = 12;
 /// Time abroad before it counts: all memory has to come first, and to become huge pages again.
-const SETTLING: Duration = Duration::from_secs(3);
+const SETTLING: Duration = Duration::from_secs(4);
 /// There and back.
 const TRIPS: usize = 5;
 
