@@ -130,14 +130,15 @@ impl Deputy {
         self.abroad =
             Some(Abroad { node, chan: prepared.chan, push: VecDeque::new(), cpu_ns: 0, since: Instant::now() });
         self.thawed = self.froze.elapsed();
+        self.begin_push(areas)
+    }
+
+    /// All that has content will follow; before that the guest hears what of it is huge.
+    fn begin_push(&mut self, areas: &[Area]) -> Result<()> {
         let (push, huge) = self.present_and_huge(areas)?;
         if let Some(abroad) = &mut self.abroad {
             abroad.push = push.into();
         }
-        // Before their content comes.
-        if !huge.is_empty() {
-            self.tell(&Down::Huge(huge), &[])?;
-        }
-        Ok(())
+        if huge.is_empty() { Ok(()) } else { self.tell(&Down::Huge(huge), &[]) }
     }
 }
