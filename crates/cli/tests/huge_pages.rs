@@ -63,23 +63,24 @@ impl Drop for Told {
     }
 }
 
-/// Kilobytes in huge pages of each mapping, by its start.
-fn huge_of(pid: u32) -> Vec<(u64, u64)> {
+/// Begin, end, and kilobytes in huge pages of each mapping that has such.
+fn huge_of(pid: u32) -> Vec<(u64, u64, u64)> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
-    let (mut start, mut all) = (0, Vec::new());
+    let (mut range, mut all) = ((0, 0), Vec::new());
+    let hex = |text: &str| u64::from_str_radix(text, 16).unwrap_or(0);
     for line in text.lines() {
         let first = line.split_ascii_whitespace().next().unwrap_or("");
-        if let Some((from, _)) = first.split_once('-') {
-            start = u64::from_str_radix(from, 16).unwrap_or(0);
+        if let Some((from, to)) = first.split_once('-') {
+            range = (hex(from), hex(to));
         } else if let Some(kb) = line.strip_prefix("AnonHugePages:") {
             let kb = kb.trim().trim_end_matches(" kB").parse().unwrap_or(0);
-            all.extend((kb > 0).then_some((start, kb)));
+            all.extend((kb > 0).then_some((range.0, range.1, kb)));
         }
     }
     all
 }
 
-/// The same of a guest: a process of a guest's user that has memory there.
+/// Kilobytes in huge pages of a guest, a process of a guest's user, in mappings that have some of this. (What differs at home may be one mapping abroad.)
 fn huge_abroad(start: u64, end: u64) -> u64 {
     const FIRST_UID: u32 = 0x7000_0000;
     let owner = |pid: u32| {
@@ -89,7 +90,7 @@ fn huge_abroad(start: u64, end: u64) -> u64 {
     };
     let pids = std::fs::read_dir("/proc").unwrap().filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok());
     let guests = pids.filter(|pid| owner(*pid) >= FIRST_UID);
-    let inside = |areas: Vec<(u64, u64)>| areas.iter().filter(|a| (start..end).contains(&a.0)).map(|a| a.1).sum();
+    let inside = |areas: Vec<(u64, u64, u64)>| areas.iter().filter(|a| a.0 < end && start < a.1).map(|a| a.2).sum();
     guests.map(|pid| inside(huge_of(pid))).max().unwrap_or(0)
 }
 
@@ -100,7 +101,7 @@ fn huge_pages_are_huge_abroad_and_come_home() {
         return;
     }
     let Some(mut told) = Told::start(test) else { return };
-    let Some((start, kb)) = huge_of(told.child.id()).into_iter().max_by_key(|a| a.1) else {
+    let Some((start, end, kb)) = huge_of(told.child.id()).into_iter().max_by_key(|a| a.2) else {
         eprintln!("SKIPPED {test}: this kernel makes no huge pages");
         return;
     };
@@ -109,7 +110,7 @@ fn huge_pages_are_huge_abroad_and_come_home() {
     for _ in 0..2 {
         ok(&mut lab.nodes[0].cli(&["move", &pid, "n2"]));
         told.is_right("look");
-        until("all are huge abroad", || (huge_abroad(start, start + (kb << 10) + (4 << 20)) >= kb).then_some(()));
+        until("all are huge abroad", || (huge_abroad(start, end) >= kb).then_some(()));
         told.is_right("look");
         told.is_right("write");
         ok(&mut lab.nodes[0].cli(&["move", &pid, "home"]));

@@ -8,7 +8,7 @@ use crate::area::{AreaMap, Backing};
 use crate::layout::{HUGE, TOP};
 use crate::message::MAX_AREAS;
 use pando_kernel::{pidfd, procfs};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
@@ -22,6 +22,8 @@ const PATIENCE: Duration = Duration::from_millis(2);
 /// How often clean huge pages are looked after, and how many then.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const LOOKS: usize = 32;
+/// How often the kernel is asked for one: it gives up where a page is in use for a moment, or no huge one is free.
+const TRIES: u8 = 8;
 
 /// A huge page in the making.
 struct Part {
@@ -44,6 +46,9 @@ pub(super) struct Huge {
     fresh: BTreeSet<u64>,
     /// Huge, and equal to home's copy when last looked at. The kernel takes one apart when something is written there.
     clean: BTreeSet<u64>,
+    /// What the kernel did not make huge, and how often; `later` are those to try again.
+    failed: BTreeMap<u64, u8>,
+    later: BTreeSet<u64>,
     batch: Vec<Part>,
     step: Step,
     collapser: Option<Collapser>,
@@ -60,6 +65,8 @@ impl Huge {
             wanted: AreaMap::default(),
             fresh: BTreeSet::new(),
             clean: BTreeSet::new(),
+            failed: BTreeMap::new(),
+            later: BTreeSet::new(),
             batch: Vec::new(),
             step: Step::Gathering,
             collapser: None,
@@ -117,12 +124,25 @@ impl Huge {
             let end = start.saturating_add(len);
             self.wanted.remove(start, end);
             let low = (start / HUGE) * HUGE;
-            for set in [&mut self.fresh, &mut self.clean] {
+            for set in [&mut self.fresh, &mut self.clean, &mut self.later] {
                 let gone: Vec<u64> = set.range(low..end.max(low)).copied().collect();
                 for base in gone {
                     set.remove(&base);
                 }
             }
+        }
+    }
+
+    /// The kernel has made one, or not.
+    fn outcome(&mut self, base: u64, huge: bool) {
+        if huge {
+            self.failed.remove(&base);
+            return;
+        }
+        let times = self.failed.entry(base).or_default();
+        *times = times.saturating_add(1);
+        if *times < TRIES {
+            self.later.insert(base);
         }
     }
 
@@ -142,7 +162,7 @@ impl Guest {
         let quiet = QUIET.saturating_sub(h.last_page.elapsed());
         match h.step {
             _ if !self.may_make_huge_pages() => Duration::MAX,
-            Step::Gathering if h.fresh.is_empty() && h.idle() => match h.clean.is_empty() {
+            Step::Gathering if h.fresh.is_empty() && h.idle() => match h.clean.is_empty() && h.later.is_empty() {
                 true => Duration::MAX,
                 false => LOOK_AGAIN.saturating_sub(h.looked.elapsed()),
             },
@@ -244,6 +264,8 @@ impl Guest {
     /// Tracks writes again if nothing has been written since `before` was read.
     fn check(&mut self, part: Part) -> Result<()> {
         let (base, end) = (part.base, part.base + HUGE);
+        let (_, huge) = at("scan for pages", self.pagemap.present_and_huge(base, end))?;
+        self.huge.outcome(base, huge == [(base, end)]);
         let Some(before) = part.before.filter(|_| !self.huge.disturbed) else { return Ok(()) };
         at("scan for written pages", self.pagemap.take_written(base, end))?;
         let mut now = vec![0; HUGE as usize];
@@ -256,10 +278,12 @@ impl Guest {
 
     /// Clean ranges that the kernel has taken apart, because something was written, are made huge once more and stay written.
     fn look_after_clean(&mut self) -> Result<()> {
-        if self.huge.clean.is_empty() || self.huge.looked.elapsed() < LOOK_AGAIN {
+        if self.huge.looked.elapsed() < LOOK_AGAIN {
             return Ok(());
         }
         self.huge.looked = Instant::now();
+        let later = std::mem::take(&mut self.huge.later);
+        self.huge.fresh.extend(later);
         let some: Vec<u64> = self.huge.clean.range(self.huge.next_look..).take(LOOKS).copied().collect();
         self.huge.next_look = some.last().map_or(0, |last| last + HUGE);
         for base in some {
@@ -336,6 +360,18 @@ mod tests {
         huge.map_changes(libc::SYS_munmap as u64, &[(2 * HUGE + 4096, 4096)]);
         assert_eq!(huge.fresh, BTreeSet::from([HUGE, 3 * HUGE]));
         assert!(huge.disturbed && huge.has(4 * HUGE, 5 * HUGE) && !huge.has(2 * HUGE + 4096, 2 * HUGE + 8192));
+    }
+
+    #[test]
+    fn what_fails_is_tried_again_for_a_while() {
+        let mut huge = Huge::new(Instant::now());
+        let tried = (0..20).filter(|_| {
+            huge.outcome(HUGE, false);
+            huge.later.pop_first().is_some()
+        });
+        assert_eq!(tried.count(), usize::from(TRIES) - 1);
+        huge.outcome(HUGE, true);
+        assert!(huge.failed.is_empty() && huge.later.is_empty());
     }
 
     #[test]
