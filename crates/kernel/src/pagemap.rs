@@ -10,6 +10,7 @@ const WRITTEN: u64 = 1 << 1;
 const PRESENT: u64 = 1 << 3;
 const SWAPPED: u64 = 1 << 4;
 const PFNZERO: u64 = 1 << 5;
+const HUGE: u64 = 1 << 6;
 const WP_MATCHING: u64 = 1;
 
 #[repr(C)]
@@ -36,6 +37,21 @@ struct Region {
     categories: u64,
 }
 
+/// Begin and end of each.
+pub type Ranges = Vec<(u64, u64)>;
+
+/// The regions that have these categories, neighbours put together.
+fn joined(regions: &[Region], categories: u64) -> Ranges {
+    let mut out: Ranges = Vec::new();
+    for r in regions.iter().filter(|r| r.categories & categories == categories) {
+        match out.last_mut() {
+            Some(last) if last.1 == r.start => last.1 = r.end,
+            _ => out.push((r.start, r.end)),
+        }
+    }
+    out
+}
+
 /// An open `/proc/PID/pagemap`. Belongs to the address space at open.
 #[derive(Debug)]
 pub struct Pagemap {
@@ -48,8 +64,8 @@ impl Pagemap {
         Ok(Pagemap { file: File::open(format!("/proc/{pid}/pagemap"))? })
     }
 
-    fn scan(&self, start: u64, end: u64, mut template: Args) -> io::Result<Vec<(u64, u64)>> {
-        let mut out: Vec<(u64, u64)> = Vec::new();
+    fn regions(&self, start: u64, end: u64, mut template: Args) -> io::Result<Vec<Region>> {
+        let mut out = Vec::new();
         let mut regions = [Region::default(); 512];
         template.size = size_of::<Args>() as u64;
         template.start = start;
@@ -60,12 +76,7 @@ impl Pagemap {
             template.walk_end = 0;
             // SAFETY: PAGEMAP_SCAN reads and writes Args and writes at most vec_len regions at vec, which is `regions`.
             let n = check(unsafe { i64::from(libc::ioctl(self.file.as_raw_fd(), SCAN, &mut template)) })?;
-            for r in &regions[..n as usize] {
-                match out.last_mut() {
-                    Some(last) if last.1 == r.start => last.1 = r.end,
-                    _ => out.push((r.start, r.end)),
-                }
-            }
+            out.extend_from_slice(&regions[..n as usize]);
             if template.walk_end <= template.start {
                 break;
             }
@@ -74,19 +85,26 @@ impl Pagemap {
         Ok(out)
     }
 
+    fn scan(&self, start: u64, end: u64, template: Args) -> io::Result<Vec<(u64, u64)>> {
+        Ok(joined(&self.regions(start, end, template)?, 0))
+    }
+
     /// Ranges of pages with content of their own (in memory or swapped; the shared zero page does not count).
     pub fn present(&self, start: u64, end: u64) -> io::Result<Vec<(u64, u64)>> {
-        self.scan(
-            start,
-            end,
-            Args {
-                category_inverted: PFNZERO,
-                category_mask: PFNZERO,
-                category_anyof_mask: PRESENT | SWAPPED,
-                return_mask: PRESENT,
-                ..Args::default()
-            },
-        )
+        Ok(self.present_and_huge(start, end)?.0)
+    }
+
+    /// The same, and those of them that huge pages map.
+    pub fn present_and_huge(&self, start: u64, end: u64) -> io::Result<(Ranges, Ranges)> {
+        let args = Args {
+            category_inverted: PFNZERO,
+            category_mask: PFNZERO,
+            category_anyof_mask: PRESENT | SWAPPED,
+            return_mask: PRESENT | HUGE,
+            ..Args::default()
+        };
+        let regions = self.regions(start, end, args)?;
+        Ok((joined(&regions, 0), joined(&regions, HUGE)))
     }
 
     /// Ranges of pages that an access finds (or the kernel swaps in): the shared zero page counts.
@@ -94,14 +112,23 @@ impl Pagemap {
         self.scan(start, end, Args { category_anyof_mask: PRESENT | SWAPPED, return_mask: PRESENT, ..Args::default() })
     }
 
+    /// Ranges written since they were last write-protected.
+    pub fn written(&self, start: u64, end: u64) -> io::Result<Vec<(u64, u64)>> {
+        self.scan_written(start, end, 0)
+    }
+
     /// Ranges written since they were last write-protected; protects them again in the same step.
     /// The range must be tracked by userfaultfd (`Uffd::track` or `register`); other parts are passed over.
     pub fn take_written(&self, start: u64, end: u64) -> io::Result<Vec<(u64, u64)>> {
+        self.scan_written(start, end, WP_MATCHING)
+    }
+
+    fn scan_written(&self, start: u64, end: u64, flags: u64) -> io::Result<Vec<(u64, u64)>> {
         self.scan(
             start,
             end,
             Args {
-                flags: WP_MATCHING,
+                flags,
                 category_inverted: PFNZERO,
                 category_mask: WRITTEN | PFNZERO,
                 category_anyof_mask: PRESENT | SWAPPED,

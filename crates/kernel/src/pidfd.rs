@@ -30,3 +30,32 @@ pub fn send_signal(pidfd: &OwnedFd, signal: i32) -> io::Result<()> {
     })?;
     Ok(())
 }
+
+const COLLAPSE: libc::c_int = 25;
+
+/// May this process have the kernel put another one's small pages together (CAP_SYS_NICE)?
+pub fn may_collapse(pidfd: &OwnedFd) -> bool {
+    madvise(pidfd, &[], COLLAPSE).is_ok()
+}
+
+/// Has the kernel put the pages of `[start, end)`, whose ends are multiples of a huge page, together into huge ones. What it can't it leaves
+/// as it is; the content never changes.
+pub fn collapse(pidfd: &OwnedFd, start: u64, end: u64) -> io::Result<()> {
+    let range = libc::iovec { iov_base: start as *mut libc::c_void, iov_len: (end - start) as usize };
+    madvise(pidfd, &[range], COLLAPSE)
+}
+
+fn madvise(pidfd: &OwnedFd, ranges: &[libc::iovec], advice: libc::c_int) -> io::Result<()> {
+    // SAFETY: the kernel reads `ranges`, which lives through the call; the addresses are the other process's and checked by the kernel.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_process_madvise,
+            pidfd.as_raw_fd(),
+            ranges.as_ptr(),
+            ranges.len(),
+            i64::from(advice),
+            0u64,
+        )
+    })?;
+    Ok(())
+}

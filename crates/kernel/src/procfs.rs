@@ -95,6 +95,11 @@ pub fn machine_memory() -> u64 {
     total.and_then(|l| l.split_ascii_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
+/// Does this machine use transparent huge pages? (The kernel's own switch does not bind MADV_COLLAPSE.)
+pub fn huge_pages_wanted() -> bool {
+    fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").is_ok_and(|text| !text.contains("[never]"))
+}
+
 /// Reads `/proc/PID/status`.
 pub fn status(pid: i32) -> io::Result<Status> {
     let text = fs::read_to_string(format!("/proc/{pid}/status"))?;

@@ -9,6 +9,7 @@ const REGISTER: u64 = 0xc020_aa00;
 const WAKE: u64 = 0x8010_aa02;
 const COPY: u64 = 0xc028_aa03;
 const ZEROPAGE: u64 = 0xc020_aa04;
+const WRITEPROTECT: u64 = 0xc018_aa06;
 const NEW: u64 = 0xaa00;
 const MODE_MISSING: u64 = 1;
 const MODE_WP: u64 = 2;
@@ -37,6 +38,12 @@ struct RegisterArgs {
 struct RangeArgs {
     start: u64,
     len: u64,
+}
+#[repr(C)]
+struct ProtectArgs {
+    start: u64,
+    len: u64,
+    mode: u64,
 }
 #[repr(C)]
 struct CopyArgs {
@@ -108,6 +115,18 @@ impl Uffd {
     /// Only tracks writes in the range.
     pub fn track(&self, start: u64, end: u64) -> io::Result<()> {
         self.register_mode(start, end, MODE_WP)
+    }
+
+    /// Ends the tracking of writes to the pages that are there: they count as written until they are protected again.
+    pub fn unprotect(&self, start: u64, end: u64) -> io::Result<()> {
+        loop {
+            let mut args = ProtectArgs { start, len: end - start, mode: 0 };
+            // SAFETY: UFFDIO_WRITEPROTECT reads a ProtectArgs.
+            match check(unsafe { i64::from(libc::ioctl(self.fd.as_raw_fd(), WRITEPROTECT, &mut args)) }) {
+                Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => {}
+                other => return other.map(drop),
+            }
+        }
     }
 
     /// Lets threads that wait for these pages try again.

@@ -9,6 +9,8 @@ use pando_kernel::procfs::Mapping;
 
 /// Bytes in the hole.
 pub const HOLE_BYTES: u64 = PAGE + TABLE_BYTES + PAGE;
+/// Bytes of a huge page.
+pub const HUGE: u64 = 2 << 20;
 /// Offset of the table.
 pub const TABLE: u64 = PAGE;
 /// Offset of the scratch page.

@@ -282,6 +282,8 @@ pub enum Down {
     End,
     /// Still here.
     Ping,
+    /// What huge pages map at home, in ascending order: it may be so abroad, too.
+    Huge(Vec<(u64, u64)>),
 }
 
 /// Guest to home.

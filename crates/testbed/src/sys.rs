@@ -199,3 +199,53 @@ pub fn interface_index(name: &str) -> io::Result<u32> {
         index => Ok(index),
     }
 }
+
+/// Memory for which huge pages are advised, given back when dropped.
+#[derive(Default)]
+pub struct HugeWords {
+    map: Option<std::ptr::NonNull<u64>>,
+    bytes: usize,
+}
+
+impl HugeWords {
+    /// So many bytes of zeros, a multiple of 2 MiB and on such a boundary.
+    pub fn new(bytes: usize) -> io::Result<HugeWords> {
+        const HUGE: usize = 2 << 20;
+        let bytes = bytes.next_multiple_of(HUGE);
+        let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping touches no other; its ends that are not on the boundary are given back and never used.
+        unsafe {
+            let map = libc::mmap(std::ptr::null_mut(), bytes + HUGE, prot, flags, -1, 0);
+            if map == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+            let before = (map as usize).next_multiple_of(HUGE) - map as usize;
+            let start = map.cast::<u8>().add(before);
+            if before > 0 {
+                libc::munmap(map, before);
+            }
+            libc::munmap(start.add(bytes).cast(), HUGE - before);
+            // A kernel without huge pages says no; the words are there all the same.
+            libc::madvise(start.cast(), bytes, libc::MADV_HUGEPAGE);
+            Ok(HugeWords { map: std::ptr::NonNull::new(start.cast()), bytes })
+        }
+    }
+
+    /// All of it.
+    pub fn words(&mut self) -> &mut [u64] {
+        match self.map {
+            // SAFETY: `map` has `bytes` bytes, aligned, initialised by the kernel, owned by us alone and borrowed through `self`.
+            Some(map) => unsafe { std::slice::from_raw_parts_mut(map.as_ptr(), self.bytes / 8) },
+            None => &mut [],
+        }
+    }
+}
+
+impl Drop for HugeWords {
+    fn drop(&mut self) {
+        if let Some(map) = self.map {
+            // SAFETY: ours, and nothing borrows it any more.
+            unsafe { libc::munmap(map.as_ptr().cast(), self.bytes) };
+        }
+    }
+}

@@ -2,6 +2,7 @@
 
 use super::another::special_area;
 use super::clocks;
+use super::huge::Huge;
 use super::room::{self, Room};
 use super::thread::{Arriving, GuestThread, Threads};
 use super::{Guest, GuestError, Leaving, Result, at};
@@ -245,6 +246,7 @@ fn prepare(order: GuestOrder, offer: Offer, chan: Channel, plan: &Plan, layout: 
         stubs: Vec::new(),
         cpu_before_ns: 0,
         leaving: Leaving::No,
+        huge: Huge::new(now),
         room,
         fork: None,
         files: super::files::Files::default(),

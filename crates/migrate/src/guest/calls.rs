@@ -306,6 +306,7 @@ impl Guest {
         let total: u64 = inputs.iter().map(|r| r.len).sum();
         let (mut spans, mut bytes): (Vec<Span>, Vec<u8>) = (Vec::new(), Vec::new());
         for range in inputs {
+            self.huge.goes_home(range.addr, range.end());
             self.collect(range, total as usize > INLINE, &mut spans, &mut bytes)?;
         }
         self.send_call(tid, held.nr, held.args, spans, &bytes)

@@ -116,7 +116,12 @@ impl Guest {
             }
             if run.zero {
                 for (addr, end, _) in self.home_parts(run.addr, run.addr + len) {
-                    self.install_zero(addr, end);
+                    // A page that the kernel shares would keep the others from being one.
+                    if !self.huge.has(addr, end) {
+                        self.install_zero(addr, end);
+                    } else if !self.install_bytes(addr, &vec![0; (end - addr) as usize]) {
+                        self.no_memory_for_pages()?;
+                    }
                 }
             } else {
                 let (data, tail) = rest.split_at_checked(len as usize).ok_or_else(short)?;
@@ -127,6 +132,9 @@ impl Guest {
                         self.no_memory_for_pages()?;
                     }
                 }
+            }
+            for (addr, end, _) in self.home_parts(run.addr, run.addr + len) {
+                self.huge.arrived(addr, end);
             }
             let arrived: Vec<u64> = self.pulls.range(run.addr..run.addr + len).copied().collect();
             if arrived.is_empty() {
@@ -188,6 +196,7 @@ impl Guest {
     /// Ranges that were written since the last look, with home's idea of them out of date.
     pub(super) fn take_written(&mut self) -> Result<Vec<(u64, u64)>> {
         self.note_stack_growth()?;
+        self.huge.disturb();
         let areas: Vec<(u64, u64, Backing)> = self.areas.iter().collect();
         let mut out = Vec::new();
         for (start, end, backing) in areas {

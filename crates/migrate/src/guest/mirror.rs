@@ -31,6 +31,7 @@ impl Guest {
             let name = pando_calls::name(held.nr);
             return Err(GuestError::Protocol(format!("{name} that changes {len:#x} bytes at {start:#x}")));
         }
+        self.huge.map_changes(held.nr, &self.changed(held, ret as u64));
         let calls = self.mirrored(held, ret as u64);
         if calls.is_empty() {
             self.after_mirror(held, ret as u64)?;

@@ -10,6 +10,7 @@ mod end;
 mod faults;
 mod files;
 mod fork;
+mod huge;
 mod leave;
 mod mirror;
 mod room;
@@ -26,6 +27,7 @@ use crate::link::Link;
 use crate::message::{Down, Offer, Up, said};
 use files::Files;
 use fork::Fork;
+use huge::Huge;
 use leave::Leaving;
 use pando_kernel::memory::ProcessMemory;
 use pando_kernel::notify::Listener;
@@ -170,6 +172,7 @@ pub(crate) struct Guest {
     stubs: Vec<u64>,
     cpu_before_ns: u64,
     leaving: Leaving,
+    huge: Huge,
     room: Room,
     /// A process is being made.
     fork: Option<Fork>,
@@ -224,6 +227,7 @@ impl Guest {
             self.turn(&ready)?;
             self.work_on_leaving()?;
             self.work_on_fork()?;
+            self.work_on_huge_pages()?;
             // A negative descriptor is passed over by poll(2).
             let listener = self.listener.as_ref().filter(|_| !self.leaving.closed()).map_or(-1, Listener::raw);
             let link = self.link.raw().unwrap_or(-1);
@@ -232,7 +236,7 @@ impl Guest {
                 [chan, (self.children.as_raw_fd(), false), (self.uffd.raw(), false), (listener, false), (link, false)];
             let busy = self.leaving.busy() && !self.map_is_changing() || self.fork.as_ref().is_some_and(Fork::is_busy);
             let at_once = busy && !self.chan.wants_write();
-            let idle = self.room.look_within().as_micros() as i64;
+            let idle = self.room.look_within().min(self.huge_pages_due()).as_micros() as i64;
             let timeout = if at_once || !self.stash.is_empty() || self.chan.has_frame() { 0 } else { idle };
             ready = at("poll", poll::wait(&fds, timeout))?;
             self.heartbeat()?;
@@ -335,6 +339,7 @@ impl Guest {
             Down::FileData(id, offset) => self.keep_file_data(id, offset, body),
             Down::Forget(id) => self.on_forget(id),
             Down::Renewed(number) => self.on_renewed(number),
+            Down::Huge(ranges) => self.huge.want(&ranges),
             Down::End => Err(GuestError::Ended),
             Down::Ping => Ok(()),
             Down::Offer(_)

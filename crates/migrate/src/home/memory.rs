@@ -4,10 +4,11 @@ use super::thread::State;
 use super::{Deputy, HomeError, Result, at};
 use crate::channel::Channel;
 use crate::layout::by_page;
-use crate::message::{Area, CHUNK, Down, Run};
+use crate::message::{Area, CHUNK, Down, MAX_AREAS, Run};
 use pando_calls::Memory;
 use pando_kernel::inject::call;
 use pando_kernel::memory::ProcessMemory;
+use pando_kernel::pagemap::Ranges;
 use pando_kernel::{PAGE, page_floor};
 
 /// Most pages in one answer.
@@ -85,13 +86,16 @@ fn runs_of(addr: u64, data: &[u8]) -> (Vec<Run>, Vec<&[u8]>) {
 }
 
 impl Deputy {
-    /// Ranges of pages that have content.
-    pub(super) fn present_pages(&self, areas: &[Area]) -> Result<Vec<(u64, u64)>> {
-        let mut out = Vec::new();
+    /// Ranges of pages that have content, and what of them huge pages map.
+    pub(super) fn present_and_huge(&self, areas: &[Area]) -> Result<(Ranges, Ranges)> {
+        let (mut present, mut huge) = (Vec::new(), Vec::new());
         for a in areas {
-            out.extend(at("scan memory", self.pagemap.present(a.start, a.end))?);
+            let (here, of_them) = at("scan memory", self.pagemap.present_and_huge(a.start, a.end))?;
+            present.extend(here);
+            huge.extend(of_them);
         }
-        Ok(out)
+        huge.truncate(MAX_AREAS);
+        Ok((present, huge))
     }
 
     /// A page of the program as it will be when the call in flight is done.

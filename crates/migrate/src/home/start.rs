@@ -75,7 +75,7 @@ impl Deputy {
         }
         prepared.chan.send(&Down::Areas(areas.to_vec()), &[]).map_err(failed)?;
         if !prepared.post_copy {
-            let present = self.present_pages(areas)?;
+            let (present, _) = self.present_and_huge(areas)?;
             self.copy_everything(&mut prepared.chan, &present, &node)?;
         }
         if self.threads[self.pid].state == State::Halted
@@ -130,10 +130,15 @@ impl Deputy {
         self.abroad =
             Some(Abroad { node, chan: prepared.chan, push: VecDeque::new(), cpu_ns: 0, since: Instant::now() });
         self.thawed = self.froze.elapsed();
-        let push = self.present_pages(areas)?;
+        self.begin_push(areas)
+    }
+
+    /// All that has content will follow; before that the guest hears what of it is huge.
+    fn begin_push(&mut self, areas: &[Area]) -> Result<()> {
+        let (push, huge) = self.present_and_huge(areas)?;
         if let Some(abroad) = &mut self.abroad {
             abroad.push = push.into();
         }
-        Ok(())
+        if huge.is_empty() { Ok(()) } else { self.tell(&Down::Huge(huge), &[]) }
     }
 }

@@ -82,11 +82,11 @@ pub struct Spin {
     pub slowdown: f64,
 }
 
-const AWAY: &str = "n2";
-const HOME: &str = "home";
+pub(super) const AWAY: &str = "n2";
+pub(super) const HOME: &str = "home";
 
 /// Moves and returns the freeze in microseconds.
-fn go(plan: &Plan, pid: u32, dest: &str) -> Result<u64> {
+pub(super) fn go(plan: &Plan, pid: u32, dest: &str) -> Result<u64> {
     if sys::interrupted().is_some() {
         return Err(Error::Interrupted);
     }
@@ -117,15 +117,20 @@ pub fn freeze(plan: &Plan, megabytes: usize, threads: usize, rounds: usize) -> R
         std::thread::sleep(Duration::from_millis(20));
     }
     heap.finish("same")?;
-    Ok(Freeze {
+    Ok(freeze_of(megabytes, threads, &mut away, &mut home))
+}
+
+/// What so many freezes of each kind come to.
+pub(super) fn freeze_of(megabytes: usize, threads: usize, away: &mut [u64], home: &mut [u64]) -> Freeze {
+    Freeze {
         megabytes,
         threads,
         moves: away.len() + home.len(),
-        away_median_us: median(&mut away).unwrap_or(0),
-        away_p99_us: p99(&mut away),
-        home_median_us: median(&mut home).unwrap_or(0),
-        home_p99_us: p99(&mut home),
-    })
+        away_median_us: median(away).unwrap_or(0),
+        away_p99_us: p99(away),
+        home_median_us: median(home).unwrap_or(0),
+        home_p99_us: p99(home),
+    }
 }
 
 /// With less than a hundred values that is the largest.

@@ -1,8 +1,10 @@
 //! `pando bench move`: how fast moving is, with the limit beside each figure, all in one run on a testbed of two.
 
+mod build;
 mod criu;
 pub mod files;
 mod measure;
+mod memory;
 pub mod peer;
 pub mod probe;
 mod program;
@@ -13,6 +15,7 @@ use crate::place::{Plan, Shape};
 use crate::{down, sys, up};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// All figures. What could not be measured is missing, and `failed` says why.
 #[derive(Debug, Default, Serialize)]
@@ -35,10 +38,20 @@ pub struct Figures {
     pub files: Option<files::Files>,
     /// CPU-bound slowdown.
     pub spin: Option<measure::Spin>,
+    /// What depends on memory, at home and abroad.
+    pub memory: Option<memory::Memory>,
+    /// Freeze times of a process that writes all the time.
+    pub writing: Option<measure::Freeze>,
+    /// The same with huge pages, abroad long enough for them to be huge there.
+    pub writing_huge: Option<measure::Freeze>,
+    /// A C project, built.
+    pub build: Option<build::Build>,
     /// CRIU, if it is installed.
     pub criu: Vec<criu::Criu>,
     /// What could not be measured, and why.
     pub failed: BTreeMap<String, String>,
+    /// What was not tried, and why.
+    pub skipped: BTreeMap<String, String>,
 }
 
 /// Sizes in megabytes, threads, and rounds.
@@ -96,6 +109,16 @@ fn all(plan: &Plan, wanted: &Wanted) -> Result<Figures> {
     figures.fault = step.take("page fault", || measure::fault(plan))?;
     figures.costs = step.take("forwarded calls", || measure::costs(plan))?;
     figures.spin = step.take("slowdown", || measure::spin(plan))?;
+    figures.memory = step.take("memory", || memory::measure(plan))?;
+    let written = |memory: &str, moves, stay| {
+        memory::freeze_while_writing(plan, memory, 1024, moves, Duration::from_millis(stay))
+    };
+    figures.writing = step.take("freeze of 1024 MB being written", || written("alloc", 10, 50))?;
+    figures.writing_huge = step.take("the same, huge pages", || written("huge", 4, 6000))?;
+    match build::missing() {
+        Some(tool) => drop(figures.skipped.insert("make -j4".into(), format!("there is no {tool} here"))),
+        None => figures.build = step.take("make -j4", || build::measure(plan))?,
+    }
     let criu = if criu::installed() { step.take("criu", criu::usable)? } else { None };
     if criu.is_some() {
         for (megabytes, ..) in SIZES.into_iter().filter(|s| s.1 == 1) {

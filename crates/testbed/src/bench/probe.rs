@@ -5,6 +5,7 @@
 
 use crate::demo::report::median;
 use crate::error::{Context, Error, Result};
+use crate::sys;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, Read, Seek, SeekFrom, Write};
 use std::time::{Duration, Instant};
@@ -37,7 +38,7 @@ impl Heap {
 }
 
 /// A step of xorshift.
-fn next(state: &mut u64) -> u64 {
+pub(super) fn next(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
     *state ^= *state << 17;
@@ -83,6 +84,7 @@ pub fn heap(words: &[String]) -> Result<()> {
 pub fn probe() -> Result<()> {
     println!("ready");
     let mut heap = Heap::new(1);
+    let mut huge = sys::HugeWords::default();
     for line in std::io::stdin().lock().lines() {
         let line = line.context("read a line")?;
         let words: Vec<&str> = line.split(' ').collect();
@@ -104,6 +106,16 @@ pub fn probe() -> Result<()> {
             "read" => super::files::read(words.get(1).unwrap_or(&""), words.get(2).unwrap_or(&""))?,
             "spin" => spin(),
             "still" => still(),
+            "huge" => {
+                huge = sys::HugeWords::new(number() << 20).context("map memory")?;
+                let mut state = 0x9e37_79b9_7f4a_7c15u64;
+                huge.words().iter_mut().for_each(|word| *word = next(&mut state));
+                serde_json::json!({})
+            }
+            "walk" => super::memory::walk(huge.words()),
+            "malloc" => super::memory::churn(number()),
+            "scribble" if words.get(1) == Some(&"huge") => super::memory::scribble(huge.words()),
+            "scribble" => super::memory::scribble(&mut heap.pages),
             other => return Err(Error::Other(format!("`{other}` is nothing to probe"))),
         };
         println!("{answer}");

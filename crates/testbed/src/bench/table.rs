@@ -13,6 +13,7 @@ pub fn table(figures: &Figures) -> String {
     streaming(figures, &mut lines);
     costs(figures, &mut lines);
     files(figures, &mut lines);
+    programs(figures, &mut lines);
     let mut out = format!("{} CPUs, load {:.1} at the start", figures.cpus, figures.load);
     out += if figures.load > figures.cpus as f64 * 0.5 { " (a busy machine: the figures say little)\n" } else { "\n" };
     for (what, figure, beside, reached) in lines {
@@ -26,6 +27,9 @@ pub fn table(figures: &Figures) -> String {
     }
     for (what, why) in &figures.failed {
         out += &format!("{what}: NOT MEASURED: {why}\n");
+    }
+    for (what, why) in &figures.skipped {
+        out += &format!("{what}: SKIPPED: {why}\n");
     }
     out
 }
@@ -128,6 +132,36 @@ fn files(figures: &Figures, lines: &mut Vec<Line>) {
     ] {
         let trips = raw.map_or(String::new(), |r| format!("{:.1} round trips", away / r.round_trip_us));
         lines.push((what.into(), format!("{} (at home {})", us(away), us(home)), trips, None));
+    }
+}
+
+/// What whole programs see, each beside the same at home.
+fn programs(figures: &Figures, lines: &mut Vec<Line>) {
+    if let Some(m) = figures.memory {
+        for (what, pair, aim) in [
+            ("random reads in 256 MB", m.random, Some(0.02)),
+            ("sum of 256 MB", m.sum, Some(0.02)),
+            ("malloc and free", m.malloc, None),
+        ] {
+            let figure =
+                format!("{:+.2} % ({:.2} ns, at home {:.2})", pair.slowdown * 100.0, pair.away_ns, pair.home_ns);
+            let beside = aim.map_or(String::new(), |a: f64| format!("aim: at most {:.0} %", a * 100.0));
+            lines.push((what.into(), figure, beside, aim.map(|a| pair.slowdown <= a)));
+        }
+    }
+    for (f, kind) in [(&figures.writing, "1 % written"), (&figures.writing_huge, "huge, 1 % written")] {
+        let Some(f) = f else { continue };
+        for (way, median, p99) in [("away", f.away_median_us, f.away_p99_us), ("home", f.home_median_us, f.home_p99_us)]
+        {
+            let figure = format!("median {}, p99 {}", ms(median as f64), ms(p99 as f64));
+            let name = format!("freeze, {kind}, {way}");
+            lines.push((name, figure, format!("{} MB, each hundredth page all the time", f.megabytes), None));
+        }
+    }
+    if let Some(b) = figures.build {
+        let figure = format!("{:.2} s (at home {:.2} s)", b.away_s, b.home_s);
+        let beside = format!("{:.2} times as long", b.away_s / b.home_s.max(1e-9));
+        lines.push(("make -j4 of 21 C files".into(), figure, beside, None));
     }
 }
 
