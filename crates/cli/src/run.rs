@@ -21,6 +21,8 @@ const NOT_FOUND: i32 = 127;
 const NOT_EXECUTABLE: i32 = 126;
 /// Nothing was started, and that is our doing (as env(1) and timeout(1) have it).
 const NOT_STARTED: i32 = 125;
+/// Beyond all exit codes: what is added to the number of a signal that ended the program.
+const BY_SIGNAL: i32 = 0x100;
 /// How long a program may take to map its libraries before it is moved all the same.
 const FIRST_MOMENTS: Duration = Duration::from_millis(200);
 /// How long after its end the daemon may take to say that it was lost.
@@ -75,8 +77,12 @@ pub fn run(client: &Client, mut options: RunOptions) -> i32 {
     let status = wait(child);
     drop(passing);
     drop(mover);
-    if status == 128 + libc::SIGKILL {
+    if status == BY_SIGNAL + libc::SIGKILL {
         tell_loss(client, pid);
+    }
+    if status > BY_SIGNAL {
+        sys::die_of(status - BY_SIGNAL);
+        return 128 + status - BY_SIGNAL;
     }
     status
 }
@@ -176,11 +182,13 @@ fn has_begun(pid: u32) -> bool {
 
 fn wait(mut child: Child) -> i32 {
     match child.wait() {
-        Ok(status) => as_shells_do(status),
+        Ok(status) => as_it_ended(status),
         Err(e) => complain(&format!("waiting for it: {e}")),
     }
 }
 
-fn as_shells_do(status: ExitStatus) -> i32 {
-    status.code().or_else(|| status.signal().map(|s| 128 + s)).unwrap_or(1)
+/// Our status is the program's. One that a signal ended ends us by the same, once all is said: only so a shell says `Terminated`, or
+/// leaves its loop at Ctrl-C.
+fn as_it_ended(status: ExitStatus) -> i32 {
+    status.code().or_else(|| status.signal().map(|s| BY_SIGNAL + s)).unwrap_or(1)
 }

@@ -4,6 +4,7 @@ mod lab;
 
 use lab::{Lab, fails, ok, pando, this_program, until};
 use pando_node::views::Process;
+use std::os::unix::process::ExitStatusExt;
 
 /// Run by a daemon as its engine; nothing in an ordinary run of the tests.
 #[test]
@@ -24,8 +25,11 @@ fn the_status_is_the_programs_own() {
         let code = |script: &str| status(&["/bin/sh", "-c", script], socket);
         assert_eq!(code("exit 0"), (Some(0), String::new()));
         assert_eq!(code("exit 42"), (Some(42), String::new()));
-        assert_eq!(code("kill -TERM $$").0, Some(128 + 15));
-        assert_eq!(code("kill -INT $$").0, Some(128 + 2), "ignoring it is our own business");
+        for (word, number) in [("TERM", 15), ("INT", 2), ("KILL", 9)] {
+            let script = format!("kill -{word} $$");
+            let ended = pando().args(["run", "/bin/sh", "-c", &script]).env("PANDO_SOCKET", socket).status().unwrap();
+            assert_eq!(ended.signal(), Some(number), "a shell must see by what it ended");
+        }
         assert_eq!(status(&["/no/such/program"], socket).0, Some(127));
         assert_eq!(status(&["/etc/passwd"], socket).0, Some(126));
         let echoed = ok(pando().args(["run", "echo", "--node", "x", "-d"]).env("PANDO_SOCKET", socket));
@@ -73,7 +77,7 @@ fn a_program_is_known_and_goes_where_it_was_told() {
     let stat = std::fs::read_to_string(format!("/proc/{}/status", known.pid)).unwrap();
     assert!(stat.contains(&format!("PPid:\t{}\n", child.id())), "our child: {stat}");
     lab::signal(known.pid, "TERM");
-    assert_eq!(child.wait().unwrap().code(), Some(128 + 15));
+    assert_eq!(child.wait().unwrap().signal(), Some(15));
     let listed = fails(&mut n1.cli(&["explain", &known.pid.to_string()]));
     assert!(listed.contains("there is no process"), "{listed}");
 }

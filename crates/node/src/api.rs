@@ -94,6 +94,7 @@ async fn processes((State(node), ConnectInfo(caller)): Asked) -> Json<Vec<views:
 async fn explain((State(node), ConnectInfo(caller)): Asked, Path(pid): Path<u32>) -> Answer<views::Explanation> {
     let pid = meant(caller, pid).map_err(Refused::Unknown)?;
     let facts = permitted(&node, caller, "explain", pid)?;
+    moves::not_ours(pid)?;
     let me = node.name();
     let key = node.table().local(pid);
     let known = node.table().get(&key).map(|k| k.view.clone());

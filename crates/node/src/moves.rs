@@ -7,7 +7,7 @@ use crate::engine::Failure;
 use crate::follow::{Aim, watch};
 use crate::helper;
 use crate::naming::meant;
-use crate::owner::{Caller, Facts, lives};
+use crate::owner::{self, Caller, Facts, lives};
 use crate::sys;
 use crate::views::{Liveness, MoveAnswer, MoveRequest};
 use pando_migrate::control::{Command, DeputyOrder, Destination, MoveRecord};
@@ -55,6 +55,14 @@ pub fn permitted(node: &Node, caller: Caller, what: &str, pid: u32) -> Result<Fa
     Err(Refused::Forbidden(why))
 }
 
+/// Pando moves programs, not itself.
+pub fn not_ours(pid: u32) -> Result<(), Refused> {
+    match owner::is_pandos(pid) {
+        true => Err(Refused::Conflict(format!("process {pid} is part of Pando itself: programs move, it stays"))),
+        false => Ok(()),
+    }
+}
+
 /// Serves `POST /v1/move`: what the process starts goes there, too.
 pub async fn serve(node: &Arc<Node>, caller: Caller, request: MoveRequest) -> Result<MoveAnswer, Refused> {
     let request = MoveRequest { pid: meant(caller, request.pid).map_err(Refused::Unknown)?, ..request };
@@ -84,9 +92,7 @@ pub async fn perform(node: &Arc<Node>, caller: Caller, request: &MoveRequest) ->
     if facts.zombie {
         return Err(Refused::Unknown(format!("process {pid} has ended and waits for its parent")));
     }
-    if pid == std::process::id() || node.table().views().any(|v| v.helper == Some(pid)) {
-        return Err(Refused::Conflict(format!("process {pid} is part of Pando itself")));
-    }
+    not_ours(pid)?;
     let Some(_moving) = node.engine.begin(pid) else {
         return Err(Refused::Conflict(format!("process {pid} is being moved just now: see `pando ps`")));
     };

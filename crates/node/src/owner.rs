@@ -1,6 +1,7 @@
 //! Whose process is it? Read from `/proc`, by the daemon, never believed from a request.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 /// Who asks: what the kernel says about the other end of a local socket.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +72,15 @@ pub fn lives(pid: u32, start_time: u64) -> bool {
 /// Whether any process has this pid and is not a zombie.
 pub fn exists(pid: u32) -> bool {
     Facts::read(pid).is_ok_and(|f| !f.zombie)
+}
+
+/// Is it a daemon, a helper or a testbed's holder? Known by the program's hidden words and by the program itself.
+pub fn is_pandos(pid: u32) -> bool {
+    const WORDS: [&[u8]; 4] = [b"__deputy", b"__guest", b"__testbed-holder", b"node"];
+    let text = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let word = text.split(|b| *b == 0).nth(1).unwrap_or_default();
+    let file = |who: &str| fs::metadata(format!("/proc/{who}/exe")).map(|m| (m.dev(), m.ino())).ok();
+    WORDS.contains(&word) && file(&pid.to_string()).is_some_and(|theirs| file("self") == Some(theirs))
 }
 
 fn command(pid: u32) -> Option<String> {

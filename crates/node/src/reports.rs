@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 const MAX_LINE: usize = 64 * 1024;
 /// Commands that may wait for one helper.
 const MAX_WAITING: usize = 16;
-/// A helper says something within this, and takes a command within it.
+/// A helper takes a command within this.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Accepts helpers until the daemon ends.
@@ -82,10 +82,16 @@ async fn talk(node: Arc<Node>, stream: UnixStream) {
     node.engine.leave(id);
 }
 
+/// A helper says hello when the target has made a place, or why not, and each of the steps to there has its limit.
+fn hello_within(node: &Node) -> Duration {
+    let limits = &node.config.limits;
+    PATIENCE + Duration::from_millis(limits.connect_ms + limits.prepare_ms + limits.freeze_ms)
+}
+
 /// Reads up to the hello. A helper that fails early has none: it only says why.
 async fn meet(node: &Arc<Node>, lines: &mut Lines) -> Option<Helper> {
     loop {
-        let report = match tokio::time::timeout(PATIENCE, lines.next()).await {
+        let report = match tokio::time::timeout(hello_within(node), lines.next()).await {
             Ok(Ok(Some(report))) => report,
             Ok(Ok(None)) => return None,
             other => {

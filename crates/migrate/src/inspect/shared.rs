@@ -70,6 +70,9 @@ fn advice(m: &Mapping) -> &'static str {
         }
         Kind::Segment => "processes that share memory stay together; it can move when it has let go of that",
         Kind::WalIndex => "without WAL (`PRAGMA journal_mode=DELETE`), or with that database closed, it can move",
+        Kind::File if path(m).contains("/hsperfdata_") => {
+            "start Java with -XX:-UsePerfData (it keeps counters there for jstat)"
+        }
         Kind::File => {
             "it can move when it has unmapped that, or if it has an option to write to files without mapping them"
         }

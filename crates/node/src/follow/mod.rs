@@ -73,6 +73,8 @@ pub struct Going {
     pub aim: Aim,
     /// Why, for the log.
     pub why: String,
+    /// It was placed itself, and came home by itself.
+    pub back: bool,
 }
 
 /// How a move that was due ended.
@@ -196,6 +198,11 @@ impl Follow {
         })
     }
 
+    /// Has nobody said otherwise meanwhile?
+    pub fn still_goes(&self, going: &Going) -> bool {
+        self.members.get(&going.pid).is_some_and(|m| m.state == State::Going && m.aim == going.aim)
+    }
+
     /// How a move that was due ended.
     pub fn ended(&mut self, pid: u32, how: Ended) {
         let Some(member) = self.members.get_mut(&pid).filter(|m| m.state == State::Going) else {
@@ -246,7 +253,7 @@ impl Member {
             Some(parent) => format!("follows {parent}"),
             None => "goes back".into(),
         };
-        Some(Going { pid: s.pid, uid: self.uid, aim: self.aim.clone(), why })
+        Some(Going { pid: s.pid, uid: self.uid, aim: self.aim.clone(), why, back: self.parent.is_none() })
     }
 
     /// It is at home, and must use more before it leaves again.
@@ -283,7 +290,7 @@ mod tests {
         assert!(f.explain(12, 20).unwrap().contains("10 ms more"), "{:?}", f.explain(12, 20));
         all[2].cpu_ms = 100;
         let due = f.step(&all);
-        assert_eq!(due, [Going { pid: 12, uid: 7, aim: n2(), why: "follows 11".into() }]);
+        assert_eq!(due, [Going { pid: 12, uid: 7, aim: n2(), why: "follows 11".into(), back: false }]);
         assert!(f.step(&all).is_empty(), "once");
         f.ended(12, Ended::Went);
         all[2].native = false;

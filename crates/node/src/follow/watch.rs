@@ -52,7 +52,7 @@ fn adopt(node: &Node) {
         mine.map(|k| (k.view.pid, k.start_time, k.view.place.clone())).collect()
     };
     for (pid, start_time, place) in away {
-        if !node.follow().knows(pid, start_time) {
+        if !node.engine.is_moving(pid) && !node.follow().knows(pid, start_time) {
             placed(node, pid, start_time, Aim::Node(place), true);
         }
     }
@@ -139,11 +139,16 @@ async fn go(node: &Arc<Node>, going: Going) {
     let dest = match &going.aim {
         Aim::Home => None,
         Aim::Node(name) => Some(name.clone()),
+        // It was away for that reason; who follows goes only where there is more room than at home.
+        Aim::Best if going.back => choice::best(&nodes, &node.name()).ok().map(|(name, _)| name),
         Aim::Best => choice::better(&nodes, &node.name()),
     };
     let Some(dest) = dest else {
         return node.follow().ended(going.pid, Ended::NotNow);
     };
+    if !node.follow().still_goes(&going) {
+        return;
+    }
     let request = MoveRequest { pid: going.pid, dest, reason: Some(going.why), family: false };
     let caller = Caller { uid: going.uid, pid: 0 };
     let result = moves::perform(node, caller, &request).await;
