@@ -69,6 +69,11 @@ impl Guest {
         }
         let thread = &mut self.threads[tid];
         thread.broke_off = false;
+        // One that came along, and that no handler takes, acts at home.
+        let unhandled = self.caught & signal::bit(signal) == 0;
+        if unhandled && thread.undelivered.has(signal) {
+            return self.acts_at_home(tid, signal);
+        }
         if let Some(info) = thread.undelivered.take(signal) {
             self.fill_queue(tid, 1)?;
             at("siginfo", tracee.set_siginfo(&info))?;
@@ -98,6 +103,17 @@ impl Guest {
             true => "it used an instruction that this CPU lacks".into(),
             false => format!("it gets signal {signal}, which ends it"),
         })
+    }
+
+    /// A signal with its default action, which its siginfo is kept for.
+    fn acts_at_home(&mut self, tid: i32, signal: i32) -> Result<()> {
+        let thread = &mut self.threads[tid];
+        if signal::default_action(signal) == DefaultAction::Ignore {
+            thread.undelivered.take(signal);
+            return at("ignore", thread.tracee.cont(0));
+        }
+        (thread.stopped, thread.for_home) = (true, true);
+        self.want_home(format!("it gets signal {signal}, which nothing here handles"))
     }
 
     /// A transfer that a freeze cut short, and that was to be made again, ends with what it had moved when a signal comes.
