@@ -5,6 +5,7 @@ use crate::place::{Plan, base, check_name, trusted_base};
 use crate::processes::{self, Process};
 use crate::{cgroup, sys};
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -88,21 +89,31 @@ fn remove(plan: Option<&Plan>, dir: &Path) -> Result<()> {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
-    if let Some(scratch) = plan.and_then(|p| p.scratch.as_deref())
-        && scratch.exists()
-    {
-        std::fs::remove_dir_all(scratch).at("remove", scratch)?;
+    if let Some(scratch) = plan.and_then(|p| p.scratch.as_deref()) {
+        or_gone(std::fs::remove_dir_all(scratch)).at("remove", scratch)?;
     }
     // The plan goes last: without it nobody would know about what is left after a crash here.
     let plan_file = dir.join("testbed.json");
-    for entry in std::fs::read_dir(dir).at("read", dir)?.flatten().filter(|e| e.path() != plan_file) {
+    let entries = match std::fs::read_dir(dir) {
+        Err(e) if e.kind() == ErrorKind::NotFound => None,
+        other => Some(other.at("read", dir)?),
+    };
+    for entry in entries.into_iter().flatten().flatten().filter(|e| e.path() != plan_file) {
         let path = entry.path();
         let is_dir = entry.file_type().is_ok_and(|t| t.is_dir());
         let gone = if is_dir { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
-        gone.at("remove", &path)?;
+        or_gone(gone).at("remove", &path)?;
     }
-    std::fs::remove_dir_all(dir).at("remove", dir)?;
+    or_gone(std::fs::remove_dir_all(dir)).at("remove", dir)?;
     // Succeeds for the last testbed only.
     drop(std::fs::remove_dir(base()));
     Ok(())
+}
+
+/// The holder of a testbed may be taking it away at the same time.
+fn or_gone(result: std::io::Result<()>) -> std::io::Result<()> {
+    match result {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
 }
