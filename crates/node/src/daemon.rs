@@ -257,8 +257,7 @@ async fn live(place: Place, mut config: Config) -> Result<(), DaemonError> {
     tokio::spawn(api::serve(node.clone(), api_socket));
     let (name, addr) = (node.name(), node.membership().me().addr);
     let (mode, cluster) = (node.place.mode.as_str(), &node.identity.cluster);
-    let limits = &node.config.limits;
-    let text = format!("node {name} of cluster {cluster} is ready at {addr} ({mode} mode); {limits:?}");
+    let text = format!("node {name} of cluster {cluster} is ready at {addr} ({mode} mode)");
     node.events.say("node", None, text);
     notify::notify("READY=1");
     stops.recv().await;

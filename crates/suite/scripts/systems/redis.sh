@@ -22,5 +22,5 @@ redis-server --port 7900 --bind 127.0.0.1 --dir $d --save "" --appendonly yes >$
 for i in $(seq 100); do [ "$(c ping 2>/dev/null)" = PONG ] && break; sleep 0.1; done
 [ "$before" = "$(c debug digest 2>&1)" ] && echo same digest || echo "digest $before $(c debug digest 2>&1)"
 c get n; c shutdown nosave; wait $s; echo server $?
-grep -iE "warning|crash|error|fail" $d/log $d/log2 | grep -v overcommit | sed "s|.* 2026 [0-9:.]*||" | head -5
+grep -iE "warning|crash|error|fail" $d/log $d/log2 | grep -v overcommit | sed "s|.* 20[0-9][0-9] [0-9:.]*||" | head -5
 rm -r $d
