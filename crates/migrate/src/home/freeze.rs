@@ -1,11 +1,11 @@
 //! From "move this pid" to a guest that runs: inspect, connect, prepare, freeze, send, commit.
 
-use super::offer::{areas_of, holds, target_request};
+use super::offer::{areas_of, holds, of_running};
 use super::target::Prepared;
 use super::thread::{DeputyThread, Threads};
 use super::{Deputy, HomeError, Result, at, describe, target};
 use crate::control::{DeputyOrder, MoveRecord};
-use crate::layout::{HOLE_BYTES, SCRATCH, TABLE, choose_hole};
+use crate::layout::{HOLE_BYTES, SCRATCH, TABLE};
 use crate::link::Link;
 use crate::message::{Area, Context, CpuTimers, MAX_THREADS};
 use crate::{inspect, restart};
@@ -113,15 +113,8 @@ fn prepare_first(order: &DeputyOrder) -> Result<(Prepared, u64, i32)> {
     holds(order).at("inspect");
     let found = inspect::inspect(order.pid, None).map_err(HomeError::Refused)?;
     refuse(order, &found.obstacles)?;
-    let maps = at("its map", procfs::maps(pid))?;
-    if maps.is_empty() {
-        return Err(HomeError::Refused(format!(
-            "process {pid} has no memory of its own (a kernel thread, or it has ended)"
-        )));
-    }
-    let hole =
-        choose_hole(&maps).ok_or_else(|| HomeError::Refused(format!("process {pid} leaves no room for the engine")))?;
-    let prepared = target::prepare(target_request(order, order.dest.clone(), &maps, hole, 1, 0)?)?;
+    let (request, hole) = of_running(order)?;
+    let prepared = target::prepare(request)?;
     Ok((prepared, hole, pid))
 }
 

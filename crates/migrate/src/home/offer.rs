@@ -1,19 +1,43 @@
 //! What a node is told before it takes a process: whose it is, what it needs, how its memory lies.
 
 use super::target::Request;
-use super::{Result, at, describe};
+use super::{HomeError, Result, at, describe};
 use crate::control::{DeputyOrder, Destination};
 use crate::cpu;
 use crate::hold::{Holds, Side};
-use crate::layout::HOLE_BYTES;
+use crate::layout::{HOLE_BYTES, choose_hole};
 use crate::message::{Area, Layout, Offer, Special, VERSION};
 use pando_kernel::memory::ProcessMemory;
 use pando_kernel::procfs::{self, Mapping};
 use pando_kernel::{clock, vdso};
 
+/// How often a process that begins another program meanwhile is looked at anew.
+const TRIES: u32 = 10;
+
 /// Where tests hold this helper.
 pub(super) fn holds(order: &DeputyOrder) -> Holds {
     Holds::new(order.holds.as_deref(), Side::Home, order.pid as i32)
+}
+
+/// What the target of a first move is told, and the hole. The process runs, and may begin another program at any moment: what is read must be
+/// of one and the same.
+pub(super) fn of_running(order: &DeputyOrder) -> Result<(Request, u64)> {
+    let pid = order.pid as i32;
+    let refused = |why: &str| HomeError::Refused(format!("process {pid} {why}"));
+    for _ in 0..TRIES {
+        let maps = at("its map", procfs::maps(pid))?;
+        if maps.is_empty() {
+            return Err(refused("has no memory of its own (a kernel thread, or it has ended)"));
+        }
+        let hole = choose_hole(&maps).ok_or_else(|| refused("leaves no room for the engine"))?;
+        let request = target_request(order, order.dest.clone(), &maps, hole, 1, 0)?;
+        let code = maps.iter().find(|m| m.name == "[vdso]").map_or(0, |m| m.end - m.start);
+        let same = special_of(&at("its map", procfs::maps(pid))?) == request.layout.special;
+        if same && request.layout.vdso.len() as u64 == code {
+            return Ok((request, hole));
+        }
+    }
+    Err(refused("begins another program again and again: try again later"))
 }
 
 pub(super) fn target_request(
