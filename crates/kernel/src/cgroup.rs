@@ -101,6 +101,15 @@ pub fn memory_limit() -> Option<u64> {
     own.ancestors().filter_map(limit).min()
 }
 
+/// The least memory that is left below the limits that we are under ourselves.
+pub fn memory_left() -> Option<u64> {
+    let (own, v1) = Hierarchies::read().directory("memory")?;
+    let (limit, used) =
+        if v1 { ("memory.limit_in_bytes", "memory.usage_in_bytes") } else { ("memory.max", "memory.current") };
+    let number = |dir: &Path, file: &str| fs::read_to_string(dir.join(file)).ok()?.trim().parse::<u64>().ok();
+    own.ancestors().filter_map(|dir| Some(number(dir, limit)?.saturating_sub(number(dir, used)?))).min()
+}
+
 /// The groups of one guest, removed when this is dropped.
 #[derive(Debug, Default)]
 pub struct Group {

@@ -30,7 +30,7 @@ fn roams(name: &str) {
     if !missing.is_empty() {
         return loudly(&format!("SKIPPED {name}: not installed: {}", missing.join(", ")));
     }
-    let args = ["--compare", "--ms", "30", "--", &script.display().to_string()].map(String::from);
+    let args = ["--compare", "--ms", "30", "--at-least", "10", "--", &script.display().to_string()].map(String::from);
     let options = options::parse(args.into_iter()).expect("options");
     match tree::work(&options) {
         Ok(well) => assert!(well, "{name}: see above; seed {}", options.seed),

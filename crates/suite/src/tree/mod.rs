@@ -54,6 +54,13 @@ pub fn work(options: &Options) -> Result<bool, String> {
             show(&outcome);
         }
     }
+    if roamed.freezes.len() < options.at_least {
+        wrong.push(format!(
+            "{} moves, not {} at the least: this shows nothing",
+            roamed.freezes.len(),
+            options.at_least
+        ));
+    }
     if let Some(seen) = &outcome.hang {
         wrong.push(format!("it did not end:\n{seen}"));
     }

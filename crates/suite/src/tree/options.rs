@@ -11,6 +11,7 @@ pando-suite tree [options] -- COMMAND [ARGUMENT...]
   --ms N              about so many milliseconds between two moves (50)
   -j N                so many moves at a time (1)
   --only NAME         moves only processes of this name (may be given again)
+  --at-least N        it is wrong if fewer moves were made (0)
   --limit N           it hangs if it has not ended after so many seconds (300)
   --seed N            random numbers from this
   --name NAME         of the testbed
@@ -30,6 +31,8 @@ pub struct Options {
     pub movers: usize,
     /// Names of processes that move; empty: all.
     pub only: Vec<String>,
+    /// Fewer moves than this show nothing.
+    pub at_least: usize,
     /// It must have ended after this.
     pub limit: Duration,
     /// Of the random numbers.
@@ -48,6 +51,7 @@ pub fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> 
         ms: 50,
         movers: 1,
         only: Vec::new(),
+        at_least: 0,
         limit: Duration::from_secs(300),
         seed: random::seed(),
         name: None,
@@ -61,6 +65,7 @@ pub fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> 
             "--keep" => options.keep = true,
             "--ms" => options.ms = number(value()?)?.max(1),
             "-j" => options.movers = number(value()?)?.clamp(1, 64) as usize,
+            "--at-least" => options.at_least = number(value()?)? as usize,
             "--limit" => options.limit = Duration::from_secs(number(value()?)?),
             "--seed" => options.seed = number(value()?)?,
             "--only" => options.only.push(value()?),
