@@ -158,14 +158,16 @@ impl Table {
     pub fn prune(&mut self, lives: impl Fn(u32, u64) -> bool, exists: impl Fn(u32) -> bool) -> Vec<Process> {
         let mut orphaned = Vec::new();
         self.known.retain(|_, k| {
-            let helper_died = !k.connected && k.view.helper.is_some_and(|h| !exists(h));
+            // A helper that was killed hangs up first, then its process ends, then it is gone itself: till then it counts.
+            let helper_lives = k.connected || k.view.helper.is_some_and(&exists);
+            let helper_died = k.view.helper.is_some() && !helper_lives;
             if helper_died {
                 orphaned.push(k.view.clone());
                 (k.view.helper, k.view.phase) = (None, "home".into());
                 k.view.place = self.me.clone();
             }
             let local = k.view.role == "home";
-            if local { lives(k.view.pid, k.start_time) || k.connected } else { !helper_died }
+            if local { lives(k.view.pid, k.start_time) || helper_lives } else { !helper_died }
         });
         orphaned
     }
@@ -236,5 +238,15 @@ mod tests {
         assert!(t.prune(|_, _| false, |_| true).is_empty(), "it may come again");
         assert_eq!(t.prune(|_, _| false, |_| false).len(), 1);
         assert_eq!(t.guests(), 0);
+    }
+
+    #[test]
+    fn a_helper_that_is_about_to_be_gone_is_told_of_later() {
+        let mut t = Table::new("n1".into());
+        t.arrived(arrival("n1", 10));
+        t.disconnected(&t.local(10), 90);
+        assert!(t.prune(|_, _| false, |_| true).is_empty(), "the process has ended, its helper not yet");
+        assert_eq!(t.prune(|_, _| false, |_| false).len(), 1);
+        assert!(t.prune(|_, _| false, |_| false).is_empty(), "once");
     }
 }

@@ -262,6 +262,21 @@ fn after(fault: Fault, reference: &Outcome, outcome: &Outcome, testbed: &Testbed
     if fault.must_be_exact() || !prefix || !outcome.left.is_empty() || !outcome.ended.starts_with("signal ") {
         return found;
     }
-    let told = fault == Fault::KillProcess || logs(testbed).lines().any(|l| tells(l, outcome.pid));
+    let told = fault == Fault::KillProcess || told_soon(testbed, outcome.pid);
     if told { Vec::new() } else { vec![format!("{}, and no log says why", outcome.ended)] }
+}
+
+/// Whether a log says what became of a process. The daemon looks at what it lost now and then: it may say so later than
+/// the parent hears of the end.
+fn told_soon(testbed: &Testbed, pid: u32) -> bool {
+    let end = Instant::now() + GONE_WITHIN;
+    loop {
+        if logs(testbed).lines().any(|l| tells(l, pid)) {
+            return true;
+        }
+        if Instant::now() > end {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }
