@@ -53,7 +53,7 @@ fn layouts_that_make_no_sense() {
     for hole in [0, 1, PAGE, HOLE + 1, TOP, u64::MAX, u64::MAX - 4095] {
         refused(Layout { hole, ..layout() }, "a hole outside");
     }
-    let one = |start, end, prot| Area { start, end, prot, stack: false };
+    let one = |start, end, prot| Area { start, end, prot, stack: false, own: false };
     let bad = [
         vec![one(0, 0, 3)],
         vec![one(PAGE, 0, 3)],

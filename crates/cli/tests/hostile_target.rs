@@ -5,7 +5,7 @@ mod liar;
 use liar::Stage;
 use liar::target::{Taken, connected, prepared};
 use pando_migrate::channel::ChannelError;
-use pando_migrate::message::{Context, Down, Run, Up};
+use pando_migrate::message::{Context, Down, MAX_MAP_CALLS, MapCall, Run, Up};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::time::{Duration, Instant};
@@ -125,6 +125,48 @@ fn the_engines_pages_are_out_of_reach_of_calls() {
     // An array of buffers that points there.
     let vector = [at_bytes(hole), at_bytes(4)].concat();
     assert_eq!(t.call(libc::SYS_readv, &[0, place, 1], &[(place, &vector)]), -i64::from(libc::EFAULT));
+    t.goes_on();
+}
+
+fn mapped(nr: i64, args: [u64; 4]) -> Up {
+    Up::Mapped(vec![MapCall { nr: nr as u32, args }])
+}
+
+#[test]
+fn memory_that_changed_abroad_changes_at_home_only_so_far() {
+    const OWN: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
+    let (free, page) = (0x1234_5600_0000, PAGE as u64);
+    let unasked = "must not be made without home";
+    for nr in [libc::SYS_mmap, libc::SYS_munmap, libc::SYS_mprotect] {
+        found_out(unasked, |t| t.say(&mapped(nr, [t.layout.hole, page, 1, OWN]), &[]));
+        found_out(unasked, |t| t.say(&mapped(nr, [t.layout.hole - page, 1 << 40, 1, OWN]), &[]));
+        found_out(unasked, |t| t.say(&mapped(nr, [free, u64::MAX - page + 1, 1, OWN]), &[]));
+        found_out(unasked, |t| t.say(&mapped(nr, [free, 0, 1, OWN]), &[]));
+    }
+    for flags in [libc::MAP_SHARED | libc::MAP_ANONYMOUS, libc::MAP_PRIVATE, libc::MAP_LOCKED | OWN as i32] {
+        found_out(unasked, |t| t.say(&mapped(libc::SYS_mmap, [free, page, 3, flags as u64]), &[]));
+    }
+    found_out(unasked, |t| t.say(&mapped(libc::SYS_madvise, [free, page, libc::MADV_REMOVE as u64, 0]), &[]));
+    found_out(unasked, |t| t.say(&mapped(libc::SYS_write, [1, page, 10, 0]), &[]));
+    found_out("out of place", |t| {
+        let one = MapCall { nr: libc::SYS_munmap as u32, args: [free, page, 0, 0] };
+        t.say(&Up::Mapped(vec![one; MAX_MAP_CALLS + 1]), &[]);
+    });
+    // What home's kernel refuses, nobody can be told any more.
+    let refused = "which fails here";
+    found_out(refused, |t| t.say(&mapped(libc::SYS_mmap, [t.place() & !(page - 1), page, 3, OWN]), &[]));
+    found_out(refused, |t| t.say(&mapped(libc::SYS_mprotect, [free, page, 1, 0]), &[]));
+    found_out(refused, |t| t.say(&mapped(libc::SYS_brk, [1, 0, 0, 0]), &[]));
+    // And all that an honest one does.
+    let mut t = Taken::new();
+    t.say(&mapped(libc::SYS_mmap, [free, 3 * page, 3, OWN]), &[]);
+    t.say(&self::page(free), &[0xaa; PAGE]);
+    t.say(&mapped(libc::SYS_munmap, [free + page, page, 0, 0]), &[]);
+    let there = |t: &mut Taken, at| t.call(libc::SYS_madvise, &[at, page, libc::MADV_NORMAL as u64], &[]);
+    assert_eq!([there(&mut t, free), there(&mut t, free + 2 * page)], [0, 0]);
+    assert_eq!(there(&mut t, free + page), -i64::from(libc::ENOMEM));
+    t.say(&mapped(libc::SYS_munmap, [free, 3 * page, 0, 0]), &[]);
+    assert_eq!(there(&mut t, free), -i64::from(libc::ENOMEM));
     t.goes_on();
 }
 

@@ -88,6 +88,13 @@ pub fn footprint(pid: i32) -> u64 {
     lines.filter_map(|l| l.split_ascii_whitespace().next()?.parse::<u64>().ok()).sum::<u64>() * 1024
 }
 
+/// Bytes of a process that are locked in memory.
+pub fn locked_memory(pid: i32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = text.lines().find_map(|l| l.strip_prefix("VmLck:"));
+    line.and_then(|l| l.split_ascii_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
 /// Bytes of memory of this machine.
 pub fn machine_memory() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();

@@ -58,6 +58,31 @@ impl AreaMap {
         self.touching(start, end).map(|(s, e, b)| (s.max(start), e.min(end), b)).collect()
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.areas.len()
+    }
+
+    /// The highest end of an area that is not above `limit`.
+    pub fn end_below(&self, limit: u64) -> Option<u64> {
+        self.areas.range(..limit).rev().map(|(_, &(end, _))| end).find(|&end| end <= limit)
+    }
+
+    /// The highest multiple of `align` between the bounds where `len` bytes are free of areas and of what is `taken`.
+    pub fn highest_gap(&self, len: u64, align: u64, bounds: (u64, u64), taken: &[(u64, u64)]) -> Option<u64> {
+        let (above, mut ceiling) = bounds;
+        for (start, end, _) in self.areas.range(..ceiling).rev().map(|(&s, &(e, b))| (s, e, b)) {
+            if let Some(found) = highest_free(len, align, (end.max(above), ceiling), taken) {
+                return Some(found);
+            }
+            ceiling = ceiling.min(start);
+            if ceiling <= above {
+                return None;
+            }
+        }
+        highest_free(len, align, (above, ceiling), taken)
+    }
+
     /// All areas that have something of `[start, end)`. They are disjoint: at most one begins before `start`.
     fn touching(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64, Backing)> + '_ {
         let before = self.areas.range(..start).next_back().filter(|&(_, &(e, _))| e > start && start < end);
@@ -82,9 +107,44 @@ impl AreaMap {
     }
 }
 
+/// The highest multiple of `align` in `[low, high)` where `len` bytes are free of what is `taken`.
+fn highest_free(len: u64, align: u64, (low, high): (u64, u64), taken: &[(u64, u64)]) -> Option<u64> {
+    let mut high = high;
+    loop {
+        let at = high.checked_sub(len)? / align * align;
+        if at < low {
+            return None;
+        }
+        match taken.iter().find(|&&(start, end)| start < at + len && end > at) {
+            Some(&(start, _)) => high = start.min(high - 1),
+            None => return Some(at),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_highest_gap_is_found() {
+        let mut map = AreaMap::default();
+        map.insert(0x10000, 0x20000, Backing::Home);
+        map.insert(0x23000, 0x30000, Backing::Local);
+        let find = |len, align, taken: &[(u64, u64)]| map.highest_gap(len, align, (0x1000, 0x34000), taken);
+        assert_eq!(find(0x2000, 0x1000, &[]), Some(0x32000));
+        assert_eq!(find(0x2000, 0x1000, &[(0x33000, 0x35000)]), Some(0x31000));
+        assert_eq!(find(0x3000, 0x1000, &[(0x33000, 0x35000)]), Some(0x30000));
+        assert_eq!(find(0x3000, 0x1000, &[(0x32000, 0x35000)]), Some(0x20000));
+        assert_eq!(find(0x8000, 0x1000, &[]), Some(0x8000));
+        assert_eq!(find(0x4000, 0x8000, &[]), Some(0x30000));
+        assert_eq!(find(0x3000, 0x10000, &[(0x30000, 0x34000)]), Some(0x20000));
+        assert_eq!(find(0x3000, 0x10000, &[(0x20000, 0x34000)]), None);
+        assert_eq!(find(0x10000, 0x1000, &[]), None);
+        assert_eq!(map.end_below(0x30000), Some(0x30000));
+        assert_eq!(map.end_below(0x2ffff), Some(0x20000));
+        assert_eq!(map.end_below(0x10000), None);
+    }
 
     #[test]
     fn a_hole_in_the_middle_splits_an_area() {

@@ -7,7 +7,7 @@ use crate::cpu::Needs;
 use serde::{Deserialize, Serialize};
 
 /// Protocol version of this build. Both sides say the range they speak and take the highest common one.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 /// Longest head.
 pub const MAX_HEAD: usize = 2 << 20;
 /// Longest body.
@@ -27,6 +27,9 @@ pub const DRIFT_MS: u64 = 100;
 pub const MAX_FILES: usize = 64;
 /// Most bytes of one file that may be on their way or asked for.
 pub const MAX_FETCH: u64 = 16 << 20;
+
+/// Most memory calls in one message.
+pub const MAX_MAP_CALLS: usize = 1024;
 
 /// Longest sentence of another node that is passed on to people.
 const MAX_SAID: usize = 300;
@@ -97,6 +100,8 @@ pub struct Area {
     pub prot: u32,
     /// Grows downwards (the main stack).
     pub stack: bool,
+    /// Private, and of no file: what is not there is zero.
+    pub own: bool,
 }
 
 /// One of the kernel's own mappings (vDSO and its data).
@@ -183,6 +188,25 @@ pub struct Start {
     pub calls: u64,
     /// CPU time of the process spent before, on all nodes but home, nanoseconds.
     pub cpu_abroad_ns: u64,
+    /// Most bytes that one memory call may add abroad before home has heard of it; 0: home makes all of them first.
+    pub memory_here: u64,
+}
+
+/// A memory call that has been made abroad: its first arguments, with the address that it got (mmap(2)) or set (brk(2)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(bolero::TypeGenerator))]
+pub struct MapCall {
+    /// mmap, munmap, mprotect, madvise or brk.
+    pub nr: u32,
+    /// Address, bytes, protection or advice, flags.
+    pub args: [u64; 4],
+}
+
+impl MapCall {
+    /// Begin and end of what it changes; nothing for the break.
+    pub fn range(&self) -> (u64, u64) {
+        (self.args[0], self.args[0].saturating_add(self.args[1]))
+    }
 }
 
 /// Pages that lie together.
@@ -286,6 +310,14 @@ pub enum Down {
     Huge(Vec<(u64, u64)>),
 }
 
+impl Up {
+    /// Must home have made the memory calls that were made abroad before it takes this?
+    pub fn needs_the_map(&self) -> bool {
+        use Up::*;
+        matches!(self, Call { .. } | Input(_) | Child(_) | Written(_) | Thread(..) | Frozen { .. })
+    }
+}
+
 /// Guest to home.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(bolero::TypeGenerator))]
@@ -336,6 +368,8 @@ pub enum Up {
         /// It goes on with a transfer that was cut short (see [`Context`]).
         resumes: bool,
     },
+    /// Memory calls that have been made here: home makes them now.
+    Mapped(Vec<MapCall>),
     /// Written pages.
     Written(Vec<Run>),
     /// It must go home now.

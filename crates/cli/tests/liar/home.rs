@@ -38,7 +38,7 @@ pub struct Visit {
 }
 
 fn area(start: u64, pages: u64, prot: u32, stack: bool) -> Area {
-    Area { start, end: start + pages * PAGE, prot, stack }
+    Area { start, end: start + pages * PAGE, prot, stack, own: !stack }
 }
 
 /// A program of three areas.
@@ -114,6 +114,7 @@ impl Beginning {
             clock: 0,
             calls: 0,
             cpu_abroad_ns: 0,
+            memory_here: 1 << 30,
         };
         let mut beginning = Beginning { areas: layout().areas, pages: vec![(CODE, page)], threads: Vec::new(), start };
         beginning.add_thread(PID);

@@ -28,5 +28,5 @@ impl Guest {
 /// One of the kernel's own mappings, as it is made here.
 pub(super) fn special_area(s: &Special) -> Area {
     let prot = if s.name == "[vdso]" { procfs::READ | procfs::EXEC } else { procfs::READ };
-    Area { start: s.start, end: s.end, prot, stack: false }
+    Area { start: s.start, end: s.end, prot, stack: false, own: false }
 }

@@ -188,6 +188,12 @@ impl Guest {
     pub(super) fn get_out(&mut self, tid: i32, held: &Held, ret: i64) -> Result<()> {
         self.interrupt(tid)?;
         self.answer(held.id, ret)?;
+        self.see_stop(tid)
+    }
+
+    /// Waits for the stop of a thread that is in no call; signals that come before are delivered.
+    pub(super) fn see_stop(&mut self, tid: i32) -> Result<()> {
+        self.interrupt(tid)?;
         loop {
             match at("wait", self.threads[tid].tracee.wait(true))? {
                 Some(Stop::Event(_)) => break,
@@ -202,7 +208,8 @@ impl Guest {
                 _ => at("continue", self.threads[tid].tracee.cont(0))?,
             }
         }
-        self.threads[tid].interrupting = false;
+        let thread = &mut self.threads[tid];
+        (thread.interrupting, thread.changing) = (false, None);
         Ok(())
     }
 

@@ -143,7 +143,7 @@ pub(super) fn check_layout(layout: &Layout) -> Result<()> {
     if !layout.hole.is_multiple_of(PAGE) || layout.hole < 1 << 32 || layout.hole > TOP - (1 << 32) {
         return bad("a hole outside user space");
     }
-    let as_area = |s: &Special| Area { start: s.start, end: s.end, prot: 1, stack: false };
+    let as_area = |s: &Special| Area { start: s.start, end: s.end, prot: 1, stack: false, own: false };
     let special: Vec<Area> = layout.special.iter().map(as_area).collect();
     if special.len() > 8 || special.iter().any(|s| s.end - s.start.min(s.end) > MAX_SPECIAL) {
         return bad("strange kernel mappings");
@@ -232,9 +232,12 @@ fn prepare(order: GuestOrder, offer: Offer, chan: Channel, plan: &Plan, layout: 
         children,
         hole: layout.hole,
         areas: AreaMap::default(),
+        own: AreaMap::default(),
         prepared: layout.areas.clone(),
         monotonic_offset: plan.monotonic_offset,
         brk: 0,
+        kernels: Vec::new(),
+        deferred: super::deferred::Deferred::default(),
         caught: 0,
         stillborn: BTreeMap::new(),
         stash: VecDeque::new(),
@@ -335,6 +338,7 @@ impl Guest {
 
     /// Home's own vDSO code where the program knows it, asking the kernel for every clock; its data pages stay zero.
     pub(super) fn put_vdso(&mut self, layout: &Layout) -> Result<()> {
+        self.kernels = layout.special.iter().map(|s| (s.start, s.end)).collect();
         let Some(place) = layout.special.iter().find(|s| s.name == "[vdso]") else { return Ok(()) };
         let mut code = layout.vdso.clone();
         code.truncate((place.end - place.start) as usize);
@@ -363,6 +367,10 @@ impl Guest {
         let result = if post_copy { self.uffd.register(a.start, a.end) } else { self.uffd.track(a.start, a.end) };
         at("watch an area", result)?;
         self.areas.insert(a.start, a.end, Backing::Home);
+        self.own.remove(a.start, a.end);
+        if a.own {
+            self.own.insert(a.start, a.end, Backing::Home);
+        }
         if a.stack {
             self.stack_low = a.start;
         }
@@ -398,6 +406,7 @@ impl Guest {
             return Err(GuestError::Protocol("a start without its first thread".into()));
         }
         self.brk = start.brk;
+        self.deferred.most = start.memory_here;
         self.seq = start.calls;
         self.cpu_before_ns = start.cpu_abroad_ns;
         self.paused = start.paused;

@@ -9,7 +9,7 @@ use crate::restart;
 use pando_calls::{Class, Memory, Plan, Range};
 use pando_kernel::memory::ProcessMemory;
 use pando_kernel::notify::Notification;
-use pando_kernel::{page_floor, signal};
+use pando_kernel::{page_ceil, page_floor, signal};
 
 /// Most input bytes that travel with their call; more go before it.
 const INLINE: usize = 64 * 1024;
@@ -41,6 +41,7 @@ impl Guest {
         let mut held = Held { id: n.id, nr: n.nr, args: n.args, stage: Stage::Pulling, by_vdso };
         let thread = &mut self.threads[tid];
         thread.broke_off = false;
+        thread.changing = None;
         if let Some(attach) = thread.attach.filter(|a| (a.nr, a.args) == (n.nr, n.args)) {
             thread.attach = None;
             held.stage = Stage::Sent(attach.seq);
@@ -86,7 +87,7 @@ impl Guest {
             self.threads[tid].call = None;
             return Ok(());
         }
-        if self.read_here(tid, &held)? {
+        if self.read_here(tid, &held)? || self.make_here(tid, &held)? {
             return Ok(());
         }
         self.plan_call(tid)
@@ -148,9 +149,7 @@ impl Guest {
         match held.nr as i64 {
             libc::SYS_mmap => a[3] as i32 & libc::MAP_ANONYMOUS == 0,
             libc::SYS_madvise => {
-                let home = |p: &(u64, u64, Backing)| p.2 == Backing::Home;
-                a[2] as i32 == libc::MADV_DONTNEED
-                    && self.areas.within(a[0], a[0].saturating_add(a[1])).iter().any(home)
+                a[2] as i32 == libc::MADV_DONTNEED && !self.is_own(a[0], page_ceil(a[0].saturating_add(a[1])))
             }
             _ => false,
         }
@@ -323,6 +322,7 @@ impl Guest {
         self.seq += 1;
         self.counted.0 += 1;
         self.files_before(self.seq, nr, &args)?;
+        self.note_limits(nr, &args);
         let thread = &mut self.threads[tid];
         if let Some(call) = &mut thread.call {
             call.stage = Stage::Sent(self.seq);

@@ -97,6 +97,9 @@ impl Guest {
         if self.pulls.contains(&addr) {
             return Ok(());
         }
+        if self.deferred.urgent {
+            self.tell_map()?;
+        }
         let pages = CLUSTER.min((area_end - addr) / PAGE).max(1);
         self.pulls.insert(addr);
         self.send(&Up::Pull(addr, pages as u32), &[])

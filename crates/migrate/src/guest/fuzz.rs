@@ -27,7 +27,7 @@ fn layout(layout: &Layout) {
     }
     harmless(&layout.areas, layout.hole);
     for s in &layout.special {
-        let as_area = Area { start: s.start, end: s.end, prot: 1, stack: false };
+        let as_area = Area { start: s.start, end: s.end, prot: 1, stack: false, own: false };
         harmless(std::slice::from_ref(&as_area), layout.hole);
         assert!(s.end - s.start <= MAX_SPECIAL);
         assert!(layout.areas.iter().all(|a| a.end <= s.start || a.start >= s.end), "{s:x?}");

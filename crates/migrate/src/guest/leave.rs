@@ -102,6 +102,9 @@ impl Guest {
         if self.map_is_changing() {
             return Ok(());
         }
+        if self.leaving.busy() {
+            self.finish_changing(&[(0, u64::MAX)])?;
+        }
         if matches!(self.leaving, Leaving::Settling) {
             return self.stop_for_good();
         }

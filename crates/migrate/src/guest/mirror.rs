@@ -37,6 +37,7 @@ impl Guest {
             self.after_mirror(held, ret as u64)?;
             return self.answer(held.id, ret);
         }
+        self.finish_changing(&self.changed(held, ret as u64))?;
         self.get_out(tid, held, ret)?;
         let tracee = self.threads[tid].tracee;
         let regs = at("registers", tracee.registers())?;
@@ -63,7 +64,7 @@ impl Guest {
     }
 
     /// What the mirrored call changes: begin and length. Home's result is one of the ends.
-    fn changed(&self, held: &Held, ret: u64) -> Vec<(u64, u64)> {
+    pub(super) fn changed(&self, held: &Held, ret: u64) -> Vec<(u64, u64)> {
         let a = &held.args;
         match held.nr as i64 {
             libc::SYS_mmap => vec![(ret, page_ceil(a[1]))],
@@ -112,7 +113,7 @@ impl Guest {
     }
 
     /// Brings our picture of the map up to date.
-    fn after_mirror(&mut self, held: &Held, ret: u64) -> Result<()> {
+    pub(super) fn after_mirror(&mut self, held: &Held, ret: u64) -> Result<()> {
         let a = &held.args;
         match held.nr as i64 {
             libc::SYS_mmap => {
@@ -120,7 +121,7 @@ impl Guest {
                 if !is_file(held) {
                     self.areas.insert(ret, end, Backing::Local);
                 } else {
-                    self.watch(&Area { start: ret, end, prot: a[2] as u32 & 7, stack: false })?;
+                    self.watch(&Area { start: ret, end, prot: a[2] as u32 & 7, stack: false, own: false })?;
                 }
             }
             libc::SYS_munmap => self.areas.remove(page_floor(a[0]), page_ceil(a[0].saturating_add(a[1]))),
@@ -130,7 +131,7 @@ impl Guest {
                 // What has grown is watched, too.
                 for (start, end, backing) in self.areas.within(ret, ret + page_ceil(a[2])) {
                     if backing == Backing::Home {
-                        self.watch(&Area { start, end, prot: 0, stack: false })?;
+                        self.watch(&Area { start, end, prot: 0, stack: false, own: false })?;
                     }
                 }
             }

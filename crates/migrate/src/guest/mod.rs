@@ -6,6 +6,7 @@ mod build;
 mod calls;
 mod clocks;
 mod cpu_time;
+mod deferred;
 mod end;
 mod faults;
 mod files;
@@ -25,6 +26,7 @@ use crate::hold::{Holds, Side};
 use crate::layout::{HOLE_BYTES, TOP};
 use crate::link::Link;
 use crate::message::{Down, Offer, Up, said};
+use deferred::Deferred;
 use files::Files;
 use fork::Fork;
 use huge::Huge;
@@ -152,10 +154,15 @@ pub(crate) struct Guest {
     children: OwnedFd,
     hole: u64,
     areas: AreaMap,
+    /// Parts of what home backs that are of no file.
+    own: AreaMap,
     prepared: Vec<crate::message::Area>,
     /// Added to this machine's monotonic clock it gives the guest's.
     monotonic_offset: i64,
     brk: u64,
+    /// The kernel's own mappings at home: nothing else may be there.
+    kernels: Vec<(u64, u64)>,
+    deferred: Deferred,
     /// Caught signals, as a set.
     caught: u64,
     /// Threads that could not be made here and are ending at home, by the numbers of the calls that end them.
@@ -218,6 +225,9 @@ impl Guest {
     }
 
     pub(crate) fn send(&mut self, up: &Up, body: &[&[u8]]) -> Result<()> {
+        if up.needs_the_map() {
+            self.tell_map()?;
+        }
         Ok(self.chan.send(up, body)?)
     }
 
@@ -395,6 +405,7 @@ impl Guest {
             let cpu = self.cpu_ns();
             let signals = self.threads.iter().filter(|t| t.signals > 0).map(|t| (t.tid, t.signals)).collect();
             self.send(&Up::Usage(cpu, signals), &[])?;
+            self.tell_map()?;
             self.count_files()?;
             self.report_state();
         }

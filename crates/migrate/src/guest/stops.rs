@@ -13,6 +13,7 @@ pub(super) const FRAME_MASK: u64 = 304;
 impl Guest {
     pub(super) fn on_stop(&mut self, tid: i32, stop: Stop) -> Result<()> {
         let tracee = self.threads[tid].tracee;
+        self.threads[tid].changing = None;
         match stop {
             Stop::Gone(status) => self.thread_gone(tid, status),
             // A fault of the last instruction waits behind the stop: it comes now, or it would come in the middle of our own code.

@@ -87,6 +87,10 @@ pub(crate) struct GuestThread {
     pub undelivered: Undelivered,
     /// The restart code in its registers is one that home sent.
     pub broke_off: bool,
+    /// Memory that its last call, which this kernel runs by itself, changes: until it is seen again, nobody knows whether it has.
+    pub changing: Option<(u64, u64)>,
+    /// This call could not be made here: home makes it.
+    pub asks_home: Option<(u64, [u64; 6])>,
     /// A ptrace stop has been asked for and not been seen.
     pub interrupting: bool,
     /// It is in a ptrace stop that we keep.
@@ -117,6 +121,8 @@ impl GuestThread {
             signals: 0,
             undelivered: Undelivered::default(),
             broke_off: false,
+            changing: None,
+            asks_home: None,
             interrupting: false,
             stopped: true,
             for_home: false,

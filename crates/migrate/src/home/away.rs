@@ -169,6 +169,7 @@ impl Deputy {
                 self.unborn = Some((context, body));
                 Ok(())
             }
+            Up::Mapped(calls) => self.on_mapped(&calls),
             Up::Written(runs) => self.on_written(&runs, &body),
             Up::WantHome(reason) => self.come_home_for(&said(&reason)),
             Up::Ask(ask, fd) => self.on_ask(ask, fd),
@@ -223,21 +224,25 @@ impl Deputy {
         if let Some(tid) = self.threads.halted() {
             return Ok(Some(tid));
         }
-        let Some(tid) = self.threads.iter().find(|t| t.state == State::Parked).map(|t| t.tracee.tid) else {
-            return Ok(None);
-        };
-        self.threads[tid].halt_wanted = true;
-        at("interrupt", self.threads[tid].tracee.interrupt())?;
-        // It may be gone when the process is killed.
-        while self.threads.has(tid) && self.threads[tid].state == State::Parked {
-            if let Some(stop) = at("wait", self.threads[tid].tracee.wait(true))? {
-                self.on_stop(tid, stop)?;
+        // One that has a call waiting makes that when it is woken.
+        let asleep = |t: &&super::thread::DeputyThread| t.state == State::Parked && t.flight.is_none();
+        loop {
+            let Some(tid) = self.threads.iter().find(asleep).map(|t| t.tracee.tid) else { return Ok(None) };
+            self.threads[tid].halt_wanted = true;
+            at("interrupt", self.threads[tid].tracee.interrupt())?;
+            // It may be gone when the process is killed.
+            while self.threads.has(tid) && self.threads[tid].state == State::Parked {
+                if let Some(stop) = at("wait", self.threads[tid].tracee.wait(true))? {
+                    self.on_stop(tid, stop)?;
+                }
+            }
+            if self.threads.has(tid) {
+                self.threads[tid].halt_wanted = false;
+                if self.threads[tid].state == State::Halted {
+                    return Ok(Some(tid));
+                }
             }
         }
-        if self.threads.has(tid) {
-            self.threads[tid].halt_wanted = false;
-        }
-        Ok(Some(tid).filter(|&tid| self.threads.has(tid) && self.threads[tid].state == State::Halted))
     }
 
     fn on_wish(&mut self, request: u64, dest: Destination, reason: String) -> Result<()> {

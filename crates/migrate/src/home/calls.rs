@@ -11,8 +11,8 @@ use crate::message::{CHUNK, Down, Span};
 use crate::restart;
 use pando_calls::{Class, Plan, Range};
 use pando_kernel::inject::{self, call};
+use pando_kernel::page_ceil;
 use pando_kernel::ptrace::Stop;
-use pando_kernel::{page_ceil, page_floor};
 use std::time::{Duration, Instant};
 
 /// So many calls in a row that a signal did not let begin are too many.
@@ -379,22 +379,9 @@ impl Deputy {
         if (-4095..0).contains(&ret) {
             return;
         }
-        let (a, ret) = (flight.args, ret as u64);
-        let end = |start: u64, len: u64| page_ceil(start.saturating_add(len));
         match flight.nr as i64 {
-            libc::SYS_rt_sigaction => self.note_handler(a[0] as i32, a[1]),
-            libc::SYS_mmap => self.forget(ret, end(ret, a[1])),
-            libc::SYS_munmap | libc::SYS_madvise => self.forget(page_floor(a[0]), end(a[0], a[1])),
-            libc::SYS_mremap => {
-                self.forget(page_floor(a[0]), end(a[0], a[1]));
-                self.forget(page_floor(ret), end(ret, a[2]));
-            }
-            libc::SYS_brk => {
-                let (low, high) = (self.brk.min(ret), self.brk.max(ret));
-                self.forget(page_ceil(low), page_ceil(high));
-                self.brk = ret;
-            }
-            _ => {}
+            libc::SYS_rt_sigaction => self.note_handler(flight.args[0] as i32, flight.args[1]),
+            _ => self.note_map(flight.nr, &flight.args, ret as u64),
         }
     }
 

@@ -266,6 +266,8 @@ impl Deputy {
                     let advice = format!("let it go on first: fg in its shell, or kill -CONT {}", self.pid);
                     return Err(HomeError::Refused(format!("process {} is stopped ({advice})", self.pid)));
                 }
+                // Nobody can take it along: it stops the process here, which then is no time to move.
+                Some(Stop::Signal(libc::SIGSTOP)) => at("continue", tracee.cont(libc::SIGSTOP))?,
                 Some(Stop::Signal(number)) => {
                     // Ordinary signals do not queue: a second one before the first was delivered is the same.
                     let known = number < FIRST_REAL_TIME && caught.iter().any(|i| signal::number(i) == number);

@@ -4,6 +4,7 @@ mod away;
 mod birth;
 mod calls;
 mod clocks;
+mod deferred;
 mod escort;
 mod files;
 mod fork;

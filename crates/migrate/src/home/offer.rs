@@ -119,5 +119,7 @@ fn stack_limit(pid: i32) -> Vec<(u32, u64, u64)> {
 pub(super) fn areas_of(maps: &[Mapping], hole: u64) -> Vec<Area> {
     let ours = |m: &&Mapping| m.end <= hole || m.start >= hole + HOLE_BYTES;
     let program = maps.iter().filter(|m| !vdso::is_special(m)).filter(ours);
-    program.map(|m| Area { start: m.start, end: m.end, prot: m.prot, stack: m.name == "[stack]" }).collect()
+    let own = |m: &Mapping| !m.shared && m.inode == 0 && m.name != "[stack]";
+    let area = |m: &Mapping| Area { start: m.start, end: m.end, prot: m.prot, stack: m.name == "[stack]", own: own(m) };
+    program.map(area).collect()
 }

@@ -94,6 +94,7 @@ impl Deputy {
             clock: stopped_at.wrapping_add_signed(clock::ahead_of_us(self.pid).0),
             calls: self.last_seq,
             cpu_abroad_ns: self.cpu_by_node.values().sum(),
+            memory_here: self.memory_here(),
         };
         prepared.chan.send(&Down::Start(Box::new(start)), &[]).map_err(failed)?;
         holds(&self.order).at("send");

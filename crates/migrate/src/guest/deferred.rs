@@ -1,0 +1,341 @@
+//! Memory calls that this side can judge alone are made here at once; home hears of them before it needs to know
+//! (docs/decisions/0018).
+//!
+//! They are those of which the result is certain at both sides: memory of the process's own that comes, goes, is cleared or protected.
+//! Home has said before how far that holds (`Start::memory_here`), and where it does not the call is forwarded.
+
+use super::{Guest, Held, Leaving, Result, Stage, at};
+use crate::area::Backing;
+use crate::layout::{HOLE_BYTES, HUGE, TOP};
+use crate::message::{MAX_MAP_CALLS, MapCall, Up};
+use crate::restart;
+use pando_calls::Class;
+use pando_kernel::inject::{self, Call, call};
+use pando_kernel::{PAGE, page_ceil};
+
+/// More areas than this, and home says whether there may be one more (vm.max_map_count is 65,530).
+const MAX_OWN_AREAS: usize = 16_384;
+/// So far from the stack nothing is put, which may grow.
+const STACK_ROOM: u64 = 1 << 30;
+/// Nor above the break, nor lower than here.
+const LOWEST: u64 = 1 << 32;
+/// Kinds of mappings that are the same whoever makes them.
+const KINDS: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK) as u64;
+const OWN: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
+const RW: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+
+/// What home has yet to hear.
+#[derive(Default)]
+pub(super) struct Deferred {
+    calls: Vec<MapCall>,
+    /// Some of it decides how home's pages may be read.
+    pub urgent: bool,
+    /// Most bytes that one call may add; 0: home judges all of them.
+    pub most: u64,
+}
+
+impl Deferred {
+    /// Adds a call, unless it makes another one void.
+    fn push(&mut self, new: MapCall) {
+        if new.nr as i64 == libc::SYS_munmap && self.takes_back(&new) {
+            return;
+        }
+        if self.calls.last() != Some(&new) {
+            self.calls.push(new);
+        }
+    }
+
+    /// Home has not heard of the mapping that goes: nothing of it need be told.
+    fn takes_back(&mut self, gone: &MapCall) -> bool {
+        let (start, end) = gone.range();
+        let made = |c: &MapCall| c.nr as i64 == libc::SYS_mmap && c.range() == (start, end);
+        let Some(from) = self.calls.iter().rposition(made) else { return false };
+        let inside = |c: &MapCall| c.range().0 >= start && c.range().1 <= end;
+        let apart = |c: &MapCall| c.range().1 <= start || c.range().0 >= end;
+        // The break has no range; it is nowhere near.
+        if !self.calls[from..].iter().all(|c| inside(c) || apart(c)) {
+            return false;
+        }
+        let later = self.calls.split_off(from);
+        self.calls.extend(later.into_iter().filter(|c| !inside(c)));
+        true
+    }
+}
+
+/// How a call is made here.
+enum Way {
+    /// Nothing but this answer.
+    Answer(u64),
+    /// The guest's kernel runs it as it is.
+    AsItIs,
+    /// This one, with this result.
+    Instead(Call, u64),
+}
+
+impl Guest {
+    /// Makes a memory call here if its result is certain. False: home has to.
+    pub(super) fn make_here(&mut self, tid: i32, held: &Held) -> Result<bool> {
+        if self.threads[tid].asks_home.take() == Some((held.nr, held.args)) {
+            return Ok(false);
+        }
+        if self.deferred.most == 0 || pando_calls::class(held.nr, &held.args) != Class::Memory {
+            return Ok(false);
+        }
+        let home_changes = |c: Held| matches!(c.stage, Stage::Sent(_)) && changes_map(&c);
+        let waits = self.threads.iter().filter_map(|t| t.call).any(home_changes);
+        let frozen = self.leaving.closed() || matches!(self.leaving, Leaving::Presync { .. }) && self.threads.len() > 1;
+        if waits || frozen || self.areas.len() > MAX_OWN_AREAS {
+            return Ok(false);
+        }
+        let Some(way) = self.way(held) else { return Ok(false) };
+        match way {
+            Way::Answer(ret) => {
+                self.threads[tid].call = None;
+                self.note_deferred(held, ret)?;
+                self.answer(held.id, ret as i64)?;
+            }
+            Way::AsItIs => {
+                if held.nr as i64 == libc::SYS_madvise && !self.turns_local(held) {
+                    return Ok(false);
+                }
+                self.note_deferred(held, 0)?;
+                self.threads[tid].changing = Some((held.args[0], page_ceil(held.args[0] + held.args[1])));
+                self.run_natively(tid, held)?;
+            }
+            Way::Instead(wanted, ret) => self.make_instead(tid, held, &wanted, ret)?,
+        }
+        Ok(true)
+    }
+
+    fn way(&self, held: &Held) -> Option<Way> {
+        let a = &held.args;
+        let (start, end) = (a[0], page_ceil(a[0].checked_add(a[1])?.min(TOP + 1)));
+        let whole = start.is_multiple_of(PAGE) && a[1] > 0 && end <= TOP && start < end;
+        match held.nr as i64 {
+            libc::SYS_mmap => self.way_to_map(a),
+            libc::SYS_brk => self.way_to_break(a[0]),
+            libc::SYS_munmap => (whole && self.may_go(start, end)).then_some(Way::AsItIs),
+            libc::SYS_mprotect => (whole && a[2] <= 7 && self.is_own(start, end)).then_some(Way::AsItIs),
+            libc::SYS_madvise => {
+                let discards = a[2] == libc::MADV_DONTNEED as u64;
+                (whole && discards && self.is_own(start, end)).then_some(Way::AsItIs)
+            }
+            _ => None,
+        }
+    }
+
+    fn way_to_map(&self, a: &[u64; 6]) -> Option<Way> {
+        let ours = a[0] == 0 && a[3] & !KINDS == 0 && a[3] & OWN == OWN && a[2] <= 7 && a[5].is_multiple_of(PAGE);
+        if !ours || a[1] == 0 || a[1] > self.deferred.most {
+            return None;
+        }
+        let len = page_ceil(a[1]);
+        let start = self.room_for(len)?;
+        let flags = a[3] | (libc::MAP_FIXED_NOREPLACE | libc::MAP_NORESERVE) as u64;
+        Some(Way::Instead(call(libc::SYS_mmap, &[start, len, a[2], flags, u64::MAX, 0]), start))
+    }
+
+    fn way_to_break(&self, wanted: u64) -> Option<Way> {
+        let (old, new) = (page_ceil(self.brk), page_ceil(wanted.min(TOP)));
+        if wanted == 0 {
+            return Some(Way::Answer(self.brk));
+        }
+        if wanted > TOP || new.abs_diff(old) > self.deferred.most {
+            return None;
+        }
+        match old.cmp(&new) {
+            // Where the break may not go below, only home knows.
+            std::cmp::Ordering::Equal if wanted < self.brk => None,
+            std::cmp::Ordering::Equal => Some(Way::Answer(wanted)),
+            std::cmp::Ordering::Less => {
+                let clear = self.areas.within(old, new + HUGE).is_empty() && self.is_clear(old, new + HUGE);
+                let flags = OWN | (libc::MAP_FIXED_NOREPLACE | libc::MAP_NORESERVE) as u64;
+                let map = call(libc::SYS_mmap, &[old, new - old, RW, flags, u64::MAX, 0]);
+                clear.then_some(Way::Instead(map, wanted))
+            }
+            std::cmp::Ordering::Greater => {
+                let unmap = call(libc::SYS_munmap, &[new, old - new]);
+                (self.is_local(new, old)).then_some(Way::Instead(unmap, wanted))
+            }
+        }
+    }
+
+    /// Is all of it memory that was made here?
+    fn is_local(&self, start: u64, end: u64) -> bool {
+        let parts = self.areas.within(start, end);
+        parts.iter().all(|p| p.2 == Backing::Local) && parts.iter().map(|p| p.1 - p.0).sum::<u64>() == end - start
+    }
+
+    /// Is all of it private memory of no file, wherever it was made?
+    pub(super) fn is_own(&self, start: u64, end: u64) -> bool {
+        let here = |&(s, e, backing): &(u64, u64, Backing)| match backing {
+            Backing::Home => self.own.within(s, e).iter().map(|p| p.1 - p.0).sum(),
+            Backing::Local => e - s,
+            Backing::Grown => 0,
+        };
+        self.areas.within(start, end).iter().map(here).sum::<u64>() == end.saturating_sub(start)
+    }
+
+    /// What is discarded comes from home no more: the kernel supplies zeros, as in all memory that was made here, for itself and for us.
+    fn turns_local(&self, held: &Held) -> bool {
+        let (start, end) = (held.args[0], page_ceil(held.args[0] + held.args[1]));
+        self.is_local(start, end) || self.uffd.track(start, end).is_ok()
+    }
+
+    /// May it be unmapped without asking? Not the stack, nor what is not the program's.
+    fn may_go(&self, start: u64, end: u64) -> bool {
+        let stack_end = self.areas.find(self.stack_low).map_or(self.stack_low, |(end, _)| end);
+        let stack = start < stack_end && end > self.stack_low.saturating_sub(STACK_ROOM);
+        !stack && self.is_clear(start, end)
+    }
+
+    /// Nothing of the engine's or the kernel's is there.
+    fn is_clear(&self, start: u64, end: u64) -> bool {
+        self.taken().all(|(s, e)| end <= s || start >= e)
+    }
+
+    /// Places that are no area and yet not free: the engine's, the kernel's, and what threads are just giving back.
+    fn taken(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let hole = (self.hole, self.hole + HOLE_BYTES + (1 << 24));
+        let changing = self.threads.iter().filter_map(|t| t.changing);
+        std::iter::once(hole).chain(self.kernels.iter().copied()).chain(changing)
+    }
+
+    /// The highest place for `len` bytes, as the kernel would take it.
+    fn room_for(&self, len: u64) -> Option<u64> {
+        let taken: Vec<(u64, u64)> = self.taken().collect();
+        let below = self.areas.end_below(self.stack_low.saturating_sub(STACK_ROOM))?;
+        let above = LOWEST.max(page_ceil(self.brk) + STACK_ROOM);
+        let aligned = (len >= HUGE).then(|| self.areas.highest_gap(len, HUGE, (above, below), &taken)).flatten();
+        aligned.or_else(|| self.areas.highest_gap(len, PAGE, (above, below), &taken))
+    }
+
+    /// Takes the thread out of its call, makes `wanted`, and lets it go on as if its call had returned `ret`.
+    fn make_instead(&mut self, tid: i32, held: &Held, wanted: &Call, ret: u64) -> Result<()> {
+        self.threads[tid].call = None;
+        self.get_out(tid, held, restart::NOINTR)?;
+        let tracee = self.threads[tid].tracee;
+        let mut regs = at("registers", tracee.registers())?;
+        let args = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
+        let comes_again = regs.rax as i64 == restart::NOINTR && (regs.orig_rax, args) == (held.nr, held.args);
+        if self.threads[tid].stopped {
+            return Ok(());
+        }
+        if !comes_again {
+            // A signal came first: its handler runs, then the call is made again.
+            return self.go_on(tid);
+        }
+        let mask = at("mask", tracee.signal_mask())?;
+        at("mask", tracee.set_signal_mask(inject::QUIET))?;
+        let results = self.inject_in(tracee, &regs, &[*wanted])?;
+        let expected = if wanted.nr as i64 == libc::SYS_mmap { wanted.args[0] as i64 } else { 0 };
+        if results == [expected] {
+            (regs.rax, regs.orig_rax) = (ret, u64::MAX);
+            self.note_deferred(held, ret)?;
+        } else {
+            self.threads[tid].asks_home = Some((held.nr, held.args));
+        }
+        at("registers", tracee.set_registers(&regs))?;
+        at("mask", tracee.set_signal_mask(mask))?;
+        self.go_on(tid)
+    }
+
+    /// The call has, or will have, this result at both sides.
+    fn note_deferred(&mut self, held: &Held, ret: u64) -> Result<()> {
+        let a = &held.args;
+        let told = match held.nr as i64 {
+            libc::SYS_mmap => Some([ret, page_ceil(a[1]), a[2], a[3]]),
+            libc::SYS_brk => (ret != self.brk).then_some([ret, 0, 0, 0]),
+            _ => Some([a[0], page_ceil(a[0] + a[1]) - a[0], a[2] * u64::from(held.nr as i64 != libc::SYS_munmap), 0]),
+        };
+        if let Some(args) = told {
+            self.deferred.push(MapCall { nr: held.nr as u32, args });
+        }
+        let (start, end) = (a[0], page_ceil(a[0].saturating_add(a[1])));
+        match held.nr as i64 {
+            libc::SYS_mprotect => self.deferred.urgent |= !self.is_local(start, end),
+            libc::SYS_madvise => self.areas.insert(start, end, Backing::Local),
+            _ => {}
+        }
+        self.huge.map_changes(held.nr, &self.changed(held, ret));
+        self.after_mirror(held, ret)?;
+        if self.deferred.calls.len() >= MAX_MAP_CALLS { self.tell_map() } else { Ok(()) }
+    }
+
+    /// Home hears what it has not heard yet.
+    pub(super) fn tell_map(&mut self) -> Result<()> {
+        if self.deferred.calls.is_empty() {
+            return Ok(());
+        }
+        self.deferred.urgent = false;
+        let calls = std::mem::take(&mut self.deferred.calls);
+        self.send(&Up::Mapped(calls), &[])
+    }
+
+    /// A call that only home can judge: limits that change, memory that is locked from now on.
+    pub(super) fn note_limits(&mut self, nr: u64, args: &[u64; 6]) {
+        let memory = |r: u64| [libc::RLIMIT_AS, libc::RLIMIT_DATA].contains(&(r as u32));
+        let ends = match nr as i64 {
+            libc::SYS_setrlimit => memory(args[0]),
+            libc::SYS_prlimit64 => memory(args[1]) && args[2] != 0,
+            libc::SYS_mlockall => true,
+            _ => false,
+        };
+        if ends {
+            self.deferred.most = 0;
+        }
+    }
+
+    /// What this kernel was to change by itself has been changed when this returns: of `ranges` (begin, bytes) something else is about to be made,
+    /// or all of memory is looked at.
+    pub(super) fn finish_changing(&mut self, ranges: &[(u64, u64)]) -> Result<()> {
+        let hit = |t: &super::thread::GuestThread| {
+            t.changing.is_some_and(|(s, e)| ranges.iter().any(|&(at, len)| at < e && at.saturating_add(len) > s))
+        };
+        for tid in self.threads.which(hit) {
+            self.see_stop(tid)?;
+            self.go_on(tid)?;
+        }
+        Ok(())
+    }
+}
+
+fn changes_map(held: &Held) -> bool {
+    matches!(pando_calls::class(held.nr, &held.args), Class::Memory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(start: u64, len: u64) -> MapCall {
+        MapCall { nr: libc::SYS_mmap as u32, args: [start, len, 3, OWN] }
+    }
+
+    fn unmap(start: u64, len: u64) -> MapCall {
+        MapCall { nr: libc::SYS_munmap as u32, args: [start, len, 0, 0] }
+    }
+
+    fn after(calls: &[MapCall]) -> Vec<MapCall> {
+        let mut deferred = Deferred::default();
+        calls.iter().for_each(|c| deferred.push(*c));
+        deferred.calls
+    }
+
+    #[test]
+    fn what_came_and_went_is_not_told() {
+        let protect = |at| MapCall { nr: libc::SYS_mprotect as u32, args: [at, 0x1000, 1, 0] };
+        let other = map(0x90000, 0x1000);
+        assert_eq!(after(&[map(0x10000, 0x4000), protect(0x11000), other, unmap(0x10000, 0x4000)]), [other]);
+        assert_eq!(after(&[map(0x10000, 0x4000), unmap(0x10000, 0x4000), other]), [other]);
+    }
+
+    #[test]
+    fn what_is_not_all_of_it_is_told() {
+        let calls = [map(0x10000, 0x4000), unmap(0x10000, 0x1000)];
+        assert_eq!(after(&calls), calls);
+        let across = [map(0x10000, 0x4000), unmap(0x13000, 0x2000), unmap(0x10000, 0x4000)];
+        assert_eq!(after(&across), across);
+        assert_eq!(after(&[unmap(0x10000, 0x4000)]), [unmap(0x10000, 0x4000)]);
+    }
+}

@@ -1,0 +1,176 @@
+//! Memory calls that the guest's side has made by itself: home makes them, too, before anything needs to find them made
+//! (docs/decisions/0018).
+
+use super::thread::State;
+use super::{Deputy, HomeError, Result, at};
+use crate::layout::{HOLE_BYTES, TOP};
+use crate::message::{MAX_MAP_CALLS, MapCall};
+use pando_kernel::inject::{Call, TABLE_ENTRIES, call};
+use pando_kernel::ptrace::Stop;
+use pando_kernel::{PAGE, page_ceil, procfs};
+
+/// Of this machine's memory a mapping that nobody asked home about may have one part in so many: the kernel refuses those that
+/// could never be filled (vm.overcommit_memory 0).
+const PART: u64 = 4;
+const KINDS: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK) as u64;
+const OWN: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
+
+/// Do its limits let a process have as much memory as there is?
+fn is_unlimited(pid: i32) -> bool {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default();
+    let soft =
+        |name: &str| text.lines().find_map(|l| l.strip_prefix(name)).and_then(|l| l.split_ascii_whitespace().next());
+    let unlimited = ["Max address space", "Max data size"].iter().all(|name| soft(name) == Some("unlimited"));
+    unlimited && procfs::locked_memory(pid) == 0
+}
+
+/// A call after which another answer to the question above may be due.
+fn changes_limits(nr: u64) -> bool {
+    [libc::SYS_setrlimit, libc::SYS_prlimit64, libc::SYS_mlockall].contains(&(nr as i64))
+}
+
+/// The call as home makes it; None: no honest node would have made it.
+fn wanted(c: &MapCall, hole: u64) -> Option<Call> {
+    let (start, end) = c.range();
+    let a = &c.args;
+    let whole = start.is_multiple_of(PAGE) && end.is_multiple_of(PAGE) && start < end && end <= TOP;
+    let clear = end <= hole || start >= hole + HOLE_BYTES;
+    let fits = whole && clear;
+    match i64::from(c.nr) {
+        libc::SYS_brk => (a[0] <= TOP && a[0] > 0).then(|| call(libc::SYS_brk, &[a[0]])),
+        libc::SYS_mmap => {
+            let own = a[3] & !KINDS == 0 && a[3] & OWN == OWN && a[2] <= 7;
+            let flags = a[3] | libc::MAP_FIXED_NOREPLACE as u64;
+            (fits && own).then(|| call(libc::SYS_mmap, &[a[0], a[1], a[2], flags, u64::MAX, 0]))
+        }
+        libc::SYS_munmap => fits.then(|| call(libc::SYS_munmap, &[a[0], a[1]])),
+        libc::SYS_mprotect => (fits && a[2] <= 7).then(|| call(libc::SYS_mprotect, &a[..3])),
+        libc::SYS_madvise => (fits && a[2] == libc::MADV_DONTNEED as u64).then(|| call(libc::SYS_madvise, &a[..3])),
+        _ => None,
+    }
+}
+
+impl Deputy {
+    /// Most bytes that one memory call may add abroad before home has heard of it; 0 where home's kernel could say no.
+    pub(super) fn memory_here(&self) -> u64 {
+        let strict = std::fs::read_to_string("/proc/sys/vm/overcommit_memory").map_or(true, |mode| mode.trim() == "2");
+        let changing = self.threads.iter().filter_map(|t| t.flight.as_ref()).any(|f| changes_limits(f.nr));
+        if strict || changing || !is_unlimited(self.pid) { 0 } else { procfs::machine_memory() / PART }
+    }
+
+    /// The guest's memory has changed like this.
+    pub(super) fn on_mapped(&mut self, calls: &[MapCall]) -> Result<()> {
+        if self.returning || calls.len() > MAX_MAP_CALLS {
+            return Err(self.broken("memory calls out of place"));
+        }
+        let made: Option<Vec<Call>> = calls.iter().map(|c| wanted(c, self.hole)).collect();
+        let Some(made) = made else { return Err(self.broken("a memory call that must not be made without home")) };
+        let Some((tid, held)) = self.thread_to_map()? else {
+            return Err(self.broken("memory calls of a process whose threads are all in calls"));
+        };
+        for part in made.chunks(TABLE_ENTRIES) {
+            let results = self.inject_quietly(tid, part)?;
+            for (c, result) in part.iter().zip(results) {
+                let expected =
+                    if [libc::SYS_mmap, libc::SYS_brk].contains(&(c.nr as i64)) { c.args[0] as i64 } else { 0 };
+                if result != expected {
+                    return Err(self.refused(c, result));
+                }
+                self.note_map(c.nr, &c.args, result as u64);
+            }
+        }
+        if held { self.stop_again(tid) } else { Ok(()) }
+    }
+
+    /// Back to sleep, and into the stop of job control that it was taken out of: its next event says so.
+    fn stop_again(&mut self, tid: i32) -> Result<()> {
+        self.run_in_deputy(tid, &call(libc::SYS_pause, &[]))?;
+        self.threads[tid].before_stop = State::Parked;
+        at("interrupt", self.threads[tid].tracee.interrupt())
+    }
+
+    /// The program has been told that it succeeded, and goes by that.
+    fn refused(&self, c: &Call, result: i64) -> HomeError {
+        let error = match result {
+            -4095..0 => std::io::Error::from_raw_os_error(-result as i32).to_string(),
+            elsewhere => format!("{elsewhere:#x} instead of {:#x}", c.args[0]),
+        };
+        let name = pando_calls::name(c.nr);
+        let why = format!("made {name} for it, which fails here ({error}; were its limits changed from outside?)");
+        HomeError::Declined { node: self.place(), why }
+    }
+
+    /// A thread that can make calls now, and whether job control holds it. The one that made them abroad can: it is in no call here.
+    fn thread_to_map(&mut self) -> Result<Option<(i32, bool)>> {
+        loop {
+            if let Some(tid) = self.free_thread()? {
+                return Ok(Some((tid, false)));
+            }
+            let stopped =
+                |t: &&super::thread::DeputyThread| t.state == State::JobStopped && t.before_stop != State::InCall;
+            let Some(tid) = self.threads.iter().find(stopped).map(|t| t.tracee.tid) else { return Ok(None) };
+            let tracee = self.threads[tid].tracee;
+            at("interrupt", tracee.interrupt())?;
+            match at("wait", tracee.wait(true))? {
+                // Still stopped: it runs for us alone, and then listens again.
+                Some(Stop::Event(signal)) if signal != libc::SIGTRAP => return Ok(Some((tid, true))),
+                Some(stop) => self.on_stop(tid, stop)?,
+                None => {}
+            }
+        }
+    }
+
+    /// These addresses mean something else now, and the break may be another one.
+    pub(super) fn note_map(&mut self, nr: u64, a: &[u64; 6], ret: u64) {
+        let end = |start: u64, len: u64| page_ceil(start.saturating_add(len));
+        match nr as i64 {
+            libc::SYS_mmap => self.forget(ret, end(ret, a[1])),
+            libc::SYS_munmap | libc::SYS_madvise => self.forget(pando_kernel::page_floor(a[0]), end(a[0], a[1])),
+            libc::SYS_mremap => {
+                self.forget(pando_kernel::page_floor(a[0]), end(a[0], a[1]));
+                self.forget(pando_kernel::page_floor(ret), end(ret, a[2]));
+            }
+            libc::SYS_brk => {
+                let (low, high) = (self.brk.min(ret), self.brk.max(ret));
+                self.forget(page_ceil(low), page_ceil(high));
+                self.brk = ret;
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOLE: u64 = 0x1000_0000_0000;
+
+    fn asked(nr: i64, args: [u64; 4]) -> bool {
+        wanted(&MapCall { nr: nr as u32, args }, HOLE).is_some()
+    }
+
+    #[test]
+    fn nothing_but_private_memory_of_its_own_is_changed_unasked() {
+        let at = 0x7000_0000_0000;
+        assert!(asked(libc::SYS_mmap, [at, 0x1000, 3, OWN]));
+        for flags in [
+            libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+            libc::MAP_PRIVATE,
+            libc::MAP_PRIVATE | libc::MAP_FIXED | libc::MAP_ANONYMOUS,
+        ] {
+            assert!(!asked(libc::SYS_mmap, [at, 0x1000, 3, flags as u64]));
+        }
+        assert!(!asked(libc::SYS_mmap, [at, 0x1000, 3 | 0x0100_0000, OWN]), "grows down");
+        assert!(!asked(libc::SYS_madvise, [at, 0x1000, libc::MADV_HWPOISON as u64, 0]));
+        assert!(!asked(libc::SYS_mremap, [at, 0x1000, 0x2000, 0]));
+        assert!(!asked(libc::SYS_execve, [at, 0x1000, 0, 0]));
+        for nr in [libc::SYS_mmap, libc::SYS_munmap, libc::SYS_mprotect] {
+            assert!(!asked(nr, [HOLE, 0x1000, 1, OWN]), "the engine's");
+            assert!(!asked(nr, [at + 1, 0x1000, 1, OWN]));
+            assert!(!asked(nr, [u64::MAX - 0xfff, 0x1000, 1, OWN]));
+            assert!(!asked(nr, [at, 0, 1, OWN]));
+            assert!(!asked(nr, [at, u64::MAX, 1, OWN]));
+        }
+    }
+}
