@@ -114,7 +114,7 @@ impl Beginning {
             clock: 0,
             calls: 0,
             cpu_abroad_ns: 0,
-            memory_here: 1 << 30,
+            memory_here: 0,
         };
         let mut beginning = Beginning { areas: layout().areas, pages: vec![(CODE, page)], threads: Vec::new(), start };
         beginning.add_thread(PID);
