@@ -61,15 +61,8 @@ pub enum Verb {
         #[arg(long)]
         json: bool,
     },
-    /// Show what happened.
-    Events {
-        /// Go on showing what happens.
-        #[arg(short, long)]
-        follow: bool,
-        /// Print JSON, one object a line.
-        #[arg(long)]
-        json: bool,
-    },
+    /// Show what happened: moves, failures, losses, refusals, nodes that come and go.
+    Events(EventOptions),
     /// Watch real programs spread over nodes on this machine.
     #[command(disable_help_flag = true)]
     Demo {
@@ -159,6 +152,24 @@ pub struct JoinOptions {
     /// Configuration file.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+}
+
+/// `pando events`.
+#[derive(ClapArgs)]
+pub struct EventOptions {
+    /// Go on showing what happens.
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Only the last N (0: none, for use with --follow).
+    #[arg(short = 'n', long, value_name = "N")]
+    pub lines: Option<usize>,
+    /// Only what happened after this: a duration before now (90s, 10m, 1h30m, 2d), a time (18:05, 2026-11-21, 2026-11-21T18:05:00Z), today,
+    /// yesterday, or @SECONDS since 1970.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub since: Option<String>,
+    /// Print JSON, one object a line: time, kind, text and, where they apply, pid, home, from, to, reason, uid, user.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `pando run`.

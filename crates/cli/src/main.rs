@@ -3,6 +3,7 @@
 
 mod args;
 mod cluster;
+mod events;
 mod level;
 mod manual;
 mod run;
@@ -45,7 +46,7 @@ fn act(args: Args) -> i32 {
         Verb::Move { pid, dest, family } => show::mv(&client(), pid, dest, family),
         Verb::Ps { json } => show::ps(&client(), json),
         Verb::Explain { pid, json } => show::explain(&client(), pid, json),
-        Verb::Events { follow, json } => show::events(&client(), follow, json),
+        Verb::Events(options) => events::events(&client(), &options),
         Verb::Man { dir } => manual::pages(&dir),
         Verb::Completions { shell } => {
             manual::completions(shell);

@@ -1,9 +1,8 @@
-//! Questions to the daemon and their answers as tables: `nodes`, `ps`, `move`, `explain`, `events`.
+//! Questions to the daemon and their answers as tables: `nodes`, `ps`, `move`, `explain`.
 
 use crate::cluster::Done;
 use pando_node::client::{Client, ClientError};
-use pando_node::sys;
-use pando_node::views::{Event, Explanation, MoveAnswer, MoveRequest, Node, Process};
+use pando_node::views::{Explanation, MoveAnswer, MoveRequest, Node, Process};
 use serde::Serialize;
 
 fn said(e: ClientError) -> String {
@@ -129,32 +128,4 @@ pub fn explain(client: &Client, pid: u32, json: bool) -> Done {
         println!("  moved {} -> {} ({}), frozen {freeze:.1} ms, {} KB", r.from, r.to, r.reason, r.frozen_bytes >> 10);
     }
     Ok(())
-}
-
-/// `pando events`.
-pub fn events(client: &Client, follow: bool, json: bool) -> Done {
-    let mut since = 0;
-    loop {
-        let wait = if follow && since > 0 { 30 } else { 0 };
-        let path = format!("/v1/events?since={since}&wait={wait}");
-        let events: Vec<Event> = client.get(&path).map_err(said)?;
-        for event in &events {
-            since = event.seq;
-            if json {
-                println!("{}", serde_json::to_string(event).map_err(|e| e.to_string())?);
-            } else {
-                println!("{}  {:8} {}", clock(event.time_ms), event.kind, event.text);
-            }
-        }
-        if !follow {
-            return Ok(());
-        }
-        since = since.max(1);
-    }
-}
-
-/// Local time of day.
-fn clock(time_ms: u64) -> String {
-    let (hour, minute, second) = sys::local_time(time_ms / 1000);
-    format!("{hour:02}:{minute:02}:{second:02}.{:03}", time_ms % 1000)
 }

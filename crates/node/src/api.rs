@@ -135,7 +135,8 @@ async fn events(
     let deadline = tokio::time::Instant::now() + Duration::from_secs(query.wait.min(MAX_WAIT_S));
     loop {
         latest.mark_unchanged();
-        let found = node.events.since(query.since, caller.uid);
+        let mut found = node.events.since(query.since, caller.uid);
+        found.iter_mut().for_each(|e| e.user = e.uid.map(user_name));
         if !found.is_empty() || tokio::time::timeout_at(deadline, latest.changed()).await.is_err() {
             return Json(found);
         }

@@ -30,6 +30,7 @@ struct Contact {
 
 struct Pending {
     pid: u32,
+    to: String,
     done: oneshot::Sender<Outcome>,
 }
 
@@ -81,12 +82,17 @@ impl Engine {
         lock(&self.moving).contains(&pid)
     }
 
-    /// A number for a request, and where its answer will come.
-    pub fn expect(&self, pid: u32) -> (u64, oneshot::Receiver<Outcome>) {
+    /// A number for a request to move `pid` to node `to`, and where its answer will come.
+    pub fn expect(&self, pid: u32, to: String) -> (u64, oneshot::Receiver<Outcome>) {
         let (done, answer) = oneshot::channel();
         let request = self.next.fetch_add(1, Ordering::Relaxed);
-        lock(&self.pending).insert(request, Pending { pid, done });
+        lock(&self.pending).insert(request, Pending { pid, to, done });
         (request, answer)
+    }
+
+    /// Where a request that is not answered yet wants its process to go.
+    pub fn wanted(&self, request: u64) -> Option<String> {
+        lock(&self.pending).get(&request).map(|p| p.to.clone())
     }
 
     /// Whoever waits for `request` gets this; false if nobody does.

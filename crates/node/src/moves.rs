@@ -9,7 +9,7 @@ use crate::helper;
 use crate::naming::meant;
 use crate::owner::{self, Caller, Facts, lives};
 use crate::sys;
-use crate::views::{Liveness, MoveAnswer, MoveRequest};
+use crate::views::{Event, Liveness, MoveAnswer, MoveRequest};
 use pando_migrate::control::{Command, DeputyOrder, Destination, MoveRecord};
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,9 @@ pub fn permitted(node: &Node, caller: Caller, what: &str, pid: u32) -> Result<Fa
         return Ok(facts);
     };
     let who = caller.to_string();
-    node.events.say("refused", Some(caller.uid), format!("{who} may not {what} process {pid}"));
+    let text = format!("{who} may not {what} process {pid}");
+    let (uid, reason) = (Some(caller.uid), Some(why.clone()));
+    node.events.say(Event { uid, pid: Some(pid), home: Some(node.name()), reason, ..Event::new("refused", text) });
     node.audit.note(&Entry { who, what, on: format!("process {pid}"), allowed: false, why: why.clone() });
     Err(Refused::Forbidden(why))
 }
@@ -137,7 +139,7 @@ struct Wanted {
 }
 
 async fn attempt(node: &Arc<Node>, wanted: &Wanted) -> Result<MoveRecord, Failure> {
-    let (number, answer) = node.engine.expect(wanted.pid);
+    let (number, answer) = node.engine.expect(wanted.pid, goal(&wanted.dest, &node.name()));
     let key = node.table().local(wanted.pid);
     match node.engine.deputy(&key) {
         Some(orders) => {
@@ -161,6 +163,14 @@ async fn attempt(node: &Arc<Node>, wanted: &Wanted) -> Result<MoveRecord, Failur
             let text = format!("no answer from the engine within {patience:?}; `pando ps` shows where it is");
             Err(Failure::Said(text))
         }
+    }
+}
+
+/// The node's name.
+fn goal(dest: &Destination, me: &str) -> String {
+    match dest {
+        Destination::Home => me.to_owned(),
+        Destination::Node { name, .. } => name.clone(),
     }
 }
 
@@ -193,8 +203,12 @@ async fn start_deputy(node: &Arc<Node>, wanted: &Wanted, request: u64) {
         let status = ended.map_or_else(|e| e.to_string(), |s| s.to_string());
         let log = node.place.state.join("helpers.log");
         let text = format!("the engine's helper ended without an answer ({status}): see {}", log.display());
+        let to = node.engine.wanted(request);
         if node.engine.answer(request, Err(Failure::Said(text.clone()))) {
-            node.events.say("move", Some(uid), format!("process {pid} did not move: {text}"));
+            let sentence = format!("process {pid} did not move: {text}");
+            let (home, reason) = (Some(node.name()), Some(text));
+            let (uid, pid) = (Some(uid), Some(pid));
+            node.events.say(Event { uid, pid, from: home.clone(), home, to, reason, ..Event::new("failed", sentence) });
         }
     });
 }

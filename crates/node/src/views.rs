@@ -127,20 +127,48 @@ pub struct Explanation {
     pub nodes: Vec<Node>,
 }
 
-/// One of `GET /v1/events`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// One of `GET /v1/events`. Fields that say nothing about an event are left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// Counts up.
     pub seq: u64,
     /// Milliseconds since 1970.
     pub time_ms: u64,
-    /// `node`, `move`, `process`, `join`, `refused`, `engine`.
+    /// The same moment as RFC 3339 writes it, in UTC.
+    #[serde(default)]
+    pub time: String,
+    /// `node`, `join`, `move` (it moved), `failed` (it did not), `process` (its end abroad, or its last return), `lost`, `refused`.
     pub kind: String,
     /// The sentence.
     pub text: String,
     /// Of which user; none for what concerns all.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
+    /// Its name at the node that answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// The process, as its home counts it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Its home.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub home: Option<String>,
+    /// Where it was, or who came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// Where it is now, or should have gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// Why it moved, did not move, ended or was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl Event {
+    /// One that has nothing but its sentence yet.
+    pub fn new(kind: &str, text: impl Into<String>) -> Self {
+        Event { kind: kind.into(), text: text.into(), ..Event::default() }
+    }
 }
 
 /// `POST /v1/move`.

@@ -6,7 +6,7 @@ use crate::daemon::Node;
 use crate::moves;
 use crate::owner::{Caller, Facts};
 use crate::sys;
-use crate::views::MoveRequest;
+use crate::views::{Event, MoveRequest};
 use std::collections::{BTreeSet, VecDeque};
 use std::fs;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub async fn keep(node: Arc<Node>) {
     }
     if fs::read(format!("/proc/self/task/{}/children", std::process::id())).is_err() {
         let text = "this kernel does not list children (CONFIG_PROC_CHILDREN): they will not follow their parents";
-        return node.events.say("node", None, text.into());
+        return node.events.say(Event::new("node", text));
     }
     let mut ticks = tokio::time::interval(PERIOD);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
