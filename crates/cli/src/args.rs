@@ -18,26 +18,33 @@ pub struct Args {
 #[derive(Subcommand)]
 pub enum Verb {
     /// Be a node: the daemon.
+    #[command(after_help = "Example: pando node --listen 0.0.0.0:7117")]
     Node(NodeOptions),
     /// Make a new cluster, with this machine as its first node.
+    #[command(after_help = "Example: pando init --cluster lab")]
     Init(InitOptions),
     /// Print a token with which one machine may join the cluster.
+    #[command(after_help = "Example: pando token --valid-s 600")]
     Token {
         /// Seconds that it works.
         #[arg(long, value_name = "SECONDS")]
         valid_s: Option<u64>,
     },
     /// Join the cluster that a token belongs to.
+    #[command(after_help = "Example: pando token | ssh root@other pando join -")]
     Join(JoinOptions),
     /// Show the nodes of the cluster.
+    #[command(after_help = "Example: pando nodes")]
     Nodes {
         /// Print JSON.
         #[arg(long)]
         json: bool,
     },
     /// Run a program here or at another node; it looks as if it ran here.
+    #[command(after_help = "Example: pando run --best make -j8")]
     Run(RunOptions),
     /// Move a running process to a node, `home`, or to the `best` node.
+    #[command(after_help = "Example: pando move --family 4711 n2")]
     Move {
         /// With all that it has started: those that are away go now, the others when they have computed for a while.
         #[arg(short, long)]
@@ -48,12 +55,14 @@ pub enum Verb {
         dest: String,
     },
     /// Show the processes that were moved or started with `pando run`.
+    #[command(after_help = "Example: pando ps --json")]
     Ps {
         /// Print JSON.
         #[arg(long)]
         json: bool,
     },
     /// Say whether a process can move, would, and why not.
+    #[command(after_help = "Example: pando explain 4711")]
     Explain {
         /// The process.
         pid: u32,
@@ -62,21 +71,22 @@ pub enum Verb {
         json: bool,
     },
     /// Show what happened: moves, failures, losses, refusals, nodes that come and go.
+    #[command(after_help = "Example: pando events --since 1h --follow")]
     Events(EventOptions),
     /// Watch real programs spread over nodes on this machine.
-    #[command(disable_help_flag = true)]
+    #[command(disable_help_flag = true, override_usage = "pando demo ...", after_help = pando_testbed::usage::DEMO)]
     Demo {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
     /// Several nodes on this machine.
-    #[command(disable_help_flag = true)]
+    #[command(disable_help_flag = true, override_usage = "pando testbed ...", after_help = pando_testbed::usage::TESTBED)]
     Testbed {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
     /// Measure how fast moving is.
-    #[command(disable_help_flag = true)]
+    #[command(disable_help_flag = true, override_usage = "pando bench ...", after_help = pando_testbed::usage::BENCH)]
     Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
