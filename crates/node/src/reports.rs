@@ -185,6 +185,7 @@ fn heed(node: &Arc<Node>, helper: &Helper, report: Report) -> bool {
 
 fn move_done(node: &Arc<Node>, key: &Key, request: u64, result: Result<MoveRecord, String>) {
     let uid = node.table().get(key).map(|k| k.view.uid);
+    let goal = node.engine.goal(request);
     let event = match &result {
         Ok(r) => {
             let freeze = r.freeze_us as f64 / 1000.0;
@@ -196,11 +197,17 @@ fn move_done(node: &Arc<Node>, key: &Key, request: u64, result: Result<MoveRecor
         Err(e) => {
             let text = format!("process {} did not move: {}", key.1, clean(e));
             let from = node.table().get(key).map(|k| k.view.place.clone());
-            Event { from, to: node.engine.wanted(request), reason: Some(e.clone()), ..Event::new("failed", text) }
+            Event {
+                from,
+                to: goal.as_ref().map(|g| g.to.clone()),
+                reason: Some(e.clone()),
+                ..Event::new("failed", text)
+            }
         }
     };
     // That one ended before it could be moved is worth no event.
-    if result.is_ok() || exists(key.1) {
+    let follows = goal.is_some_and(|g| g.follows);
+    if result.is_ok() || (!follows && exists(key.1)) {
         node.events.say(Event { uid, pid: Some(key.1), home: Some(key.0.clone()), ..event });
     }
     if let Ok(record) = &result {

@@ -87,6 +87,17 @@ pub fn seconds_of(moment: Moment, utc: bool) -> Option<u64> {
     u64::try_from(seconds).ok().filter(|_| same)
 }
 
+/// How many characters a line of standard output has room for: what COLUMNS says, or the terminal that it is.
+pub fn terminal_width() -> Option<usize> {
+    let said = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
+    // SAFETY: winsize is plain data for which all zeroes is a valid value; TIOCGWINSZ fills the object of ours that it is given.
+    let asked = || unsafe {
+        let mut size: libc::winsize = std::mem::zeroed();
+        (libc::ioctl(1, libc::TIOCGWINSZ, &mut size) == 0).then_some(usize::from(size.ws_col))
+    };
+    said.or_else(asked).filter(|columns| *columns > 0)
+}
+
 /// Gives signals their default action again.
 pub fn default_signals(signals: &[i32]) {
     for signal in signals {
