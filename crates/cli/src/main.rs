@@ -8,6 +8,7 @@ mod level;
 mod manual;
 mod run;
 mod show;
+mod waiting;
 
 use args::{Args, Verb};
 use clap::Parser;

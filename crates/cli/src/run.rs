@@ -4,9 +4,10 @@
 
 use crate::args::RunOptions;
 use crate::level;
+use crate::waiting;
 use pando_node::client::{Client, ClientError};
 use pando_node::sys;
-use pando_node::views::{Event, Info, Liveness, MoveAnswer, MoveRequest, Node, Process, RegisterRequest};
+use pando_node::views::{Event, Info, Liveness, MoveRequest, Node, Process, RegisterRequest};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -160,7 +161,7 @@ fn settle(client: &Client, pid: u32, node: Option<&str>) -> Result<(), String> {
         std::thread::sleep(STEP);
     }
     let request = MoveRequest { pid, dest: node.to_owned(), reason: Some("run".into()), family: true };
-    match client.post::<_, MoveAnswer>("/v1/move", &request) {
+    match waiting::move_it(client, &request) {
         Ok(_) => Ok(()),
         Err(_) if ended(pid) => Ok(()),
         Err(e) => Err(format!("process {pid} stays here: {e}")),

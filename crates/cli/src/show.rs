@@ -1,9 +1,10 @@
 //! Questions to the daemon and their answers as tables: `nodes`, `ps`, `move`, `explain`.
 
 use crate::cluster::Done;
+use crate::waiting;
 use pando_node::client::{Client, ClientError};
 use pando_node::sys;
-use pando_node::views::{Explanation, Liveness, MoveAnswer, MoveRequest, Node, Process};
+use pando_node::views::{Explanation, Liveness, MoveRequest, Node, Process};
 use serde::Serialize;
 
 fn said(e: ClientError) -> String {
@@ -108,7 +109,7 @@ fn process_row(p: &Process) -> Vec<String> {
 /// `pando move`.
 pub fn mv(client: &Client, pid: u32, dest: String, family: bool) -> Done {
     let request = MoveRequest { pid, dest, reason: None, family };
-    let answer: MoveAnswer = client.post("/v1/move", &request).map_err(said)?;
+    let answer = waiting::move_it(client, &request).map_err(said)?;
     match answer.record {
         None => println!("process {pid} is at {} already", answer.place),
         Some(r) => {

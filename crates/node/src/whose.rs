@@ -15,15 +15,13 @@ const TESTBED_NODE: &str = "PANDO_TESTBED_NODE";
 
 /// Is it the half of a process of another node that runs here? Its owner here is nobody's user, so this comes before any look at who asks.
 pub fn is_no_guest(node: &Node, pid: u32) -> Result<(), Refused> {
-    let mut ancestor = pid as i32;
-    for _ in 0..GENERATIONS {
-        let Some(parent) = procfs::parent(ancestor).filter(|p| *p > 1) else { return Ok(()) };
-        if is_guest_helper(parent as u32) && !is_pandos(pid) {
-            return Err(Refused::Conflict(guest(node, pid, parent as u32)));
-        }
-        ancestor = parent;
+    let parent = |pid: &i32| procfs::parent(*pid).filter(|p| *p > 1);
+    let ancestors = std::iter::successors(parent(&(pid as i32)), parent).take(GENERATIONS).map(i32::unsigned_abs);
+    // The sandbox's init is a fork of the helper, and looks like it.
+    match ancestors.filter(|p| is_guest_helper(*p)).last() {
+        Some(helper) if !is_pandos(pid) => Err(Refused::Conflict(guest(node, pid, helper))),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Where a guest is to be asked about.
