@@ -54,10 +54,13 @@ pub enum Verb {
         /// A node's name, `home` or `best`.
         dest: String,
     },
-    /// Show the processes that were moved or started with `pando run`.
-    #[command(after_help = "Example: pando ps --json")]
+    /// Show the processes that are away, guests here, or started with `pando run`.
+    #[command(after_help = "Example: pando ps -a")]
     Ps {
-        /// Print JSON.
+        /// Those that are at home again, too.
+        #[arg(short, long)]
+        all: bool,
+        /// Print JSON: all of them, with all that is known.
         #[arg(long)]
         json: bool,
     },

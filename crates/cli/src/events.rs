@@ -15,13 +15,15 @@ pub fn events(client: &Client, options: &EventOptions) -> Done {
     all.retain(|e| e.time_ms >= oldest_ms);
     let skipped = options.lines.map_or(0, |n| all.len().saturating_sub(n));
     all[skipped..].iter().try_for_each(|e| print(e, options.json))?;
-    while options.follow {
+    if !options.follow {
+        return Ok(());
+    }
+    loop {
         let path = format!("/v1/events?since={since}&wait=30");
         let new: Vec<Event> = client.get(&path).map_err(|e| e.to_string())?;
         new.iter().try_for_each(|e| print(e, options.json))?;
         since = new.last().map_or(since, |e| e.seq);
     }
-    Ok(())
 }
 
 fn print(event: &Event, json: bool) -> Done {

@@ -45,7 +45,7 @@ fn act(args: Args) -> i32 {
         Verb::Nodes { json } => show::nodes(&client(), json),
         Verb::Run(options) => return run::run(&client(), options),
         Verb::Move { pid, dest, family } => show::mv(&client(), pid, dest, family),
-        Verb::Ps { json } => show::ps(&client(), json),
+        Verb::Ps { all, json } => show::ps(&client(), all, json),
         Verb::Explain { pid, json } => show::explain(&client(), pid, json),
         Verb::Events(options) => events::events(&client(), &options),
         Verb::Man { dir } => manual::pages(&dir),

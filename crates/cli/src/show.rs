@@ -88,12 +88,12 @@ fn node_row(n: &Node) -> Vec<String> {
 }
 
 /// `pando ps`.
-pub fn ps(client: &Client, json: bool) -> Done {
+pub fn ps(client: &Client, all: bool, json: bool) -> Done {
     let processes: Vec<Process> = client.get("/v1/processes").map_err(said)?;
     if json {
         return print_json(&processes);
     }
-    let mut rows: Vec<Vec<String>> = processes.iter().map(process_row).collect();
+    let mut rows: Vec<Vec<String>> = processes.iter().filter(|p| all || p.is_at_work()).map(process_row).collect();
     print_cut(&["PID", "USER", "HOME", "WHERE", "MOVES", "PHASE", "CPU AWAY", "COMMAND"], &mut rows);
     Ok(())
 }

@@ -41,6 +41,23 @@ fn a_process_whose_move_was_refused_is_not_kept() {
 }
 
 #[test]
+fn ps_shows_what_is_at_work_and_all_if_asked() {
+    let lab = fake_lab(2);
+    let (n1, sleeper) = (&lab.nodes[0], Sleeper::new());
+    let pid = sleeper.pid().to_string();
+    let listed = |words: &[&str]| ok(&mut n1.cli(words)).contains(&pid);
+    ok(&mut n1.cli(&["move", &pid, "n2"]));
+    assert!(listed(&["ps"]));
+    ok(&mut n1.cli(&["move", &pid, "home"]));
+    until("it is home for good", || n1.process(sleeper.pid()).filter(|p| p.helper.is_none()));
+    assert!(!listed(&["ps"]) && listed(&["ps", "-a"]) && listed(&["ps", "--json"]));
+    let job: u32 = ok(&mut n1.cli(&["run", "-d", "sleep", "1000"])).trim().parse().unwrap();
+    let shown = ok(&mut n1.cli(&["ps"]));
+    lab::signal(job, "KILL");
+    assert!(shown.contains(&job.to_string()), "a job is shown wherever it is: {shown}");
+}
+
+#[test]
 fn ps_shows_the_command_after_exec_in_eighty_columns() {
     let lab = fake_lab(1);
     let (n1, go) = (&lab.nodes[0], lab.dir.join("go"));

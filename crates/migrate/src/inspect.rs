@@ -130,7 +130,7 @@ fn traced_by(tracer: i32) -> Obstacle {
     }
     obstacle(
         format!("process {tracer} ({name}) traces it, as a debugger or strace does"),
-        format!("end process {tracer} first"),
+        format!("have it let go (detach), or end process {tracer} first"),
     )
 }
 

@@ -21,8 +21,6 @@ pub struct Known {
     pub start_time: u64,
     /// Its helper's connection stands.
     pub connected: bool,
-    /// `pando run` started it.
-    pub run: bool,
 }
 
 /// The first line of a helper, without its role.
@@ -84,9 +82,10 @@ impl Table {
             phase: "home".into(),
             command,
             role: "home".into(),
+            run,
             ..Process::default()
         };
-        self.known.insert(key, Known { view, start_time, connected: false, run });
+        self.known.insert(key, Known { view, start_time, connected: false });
     }
 
     /// A helper said hello: its process is known from now on, and what was known of it is kept.
@@ -100,7 +99,6 @@ impl Table {
             view: Process { pid, place: home.clone(), phase: "inspect".into(), ..Process::default() },
             start_time: arrival.start_time,
             connected: false,
-            run: false,
         });
         known.connected = true;
         known.start_time = arrival.start_time;
@@ -136,7 +134,7 @@ impl Table {
 
     /// Its move failed. One that has never been away is nothing to us, unless `pando run` started it.
     pub fn failed(&mut self, key: &Key) {
-        if self.known.get(key).is_some_and(|k| k.view.moves == 0 && !k.run && k.view.helper.is_none()) {
+        if self.known.get(key).is_some_and(|k| k.view.moves == 0 && !k.view.run && k.view.helper.is_none()) {
             self.known.remove(key);
         }
     }
@@ -155,7 +153,7 @@ impl Table {
     /// Its helper is about to go. A process that is at home stays known; one that visited, ended or has never been away does not.
     pub fn done(&mut self, key: &Key, outcome: &str) {
         let stays = matches!(outcome, "home" | "refused" | "failed") && key.0 == self.me;
-        let never_away = self.known.get(key).is_some_and(|k| k.view.moves == 0 && !k.run);
+        let never_away = self.known.get(key).is_some_and(|k| k.view.moves == 0 && !k.view.run);
         if !stays || never_away {
             self.known.remove(key);
         } else if let Some(known) = self.known.get_mut(key) {

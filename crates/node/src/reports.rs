@@ -174,7 +174,12 @@ fn heed(node: &Arc<Node>, helper: &Helper, report: Report) -> bool {
             let from = node.table().get(key).map(|k| k.view.place.clone());
             let (pid, home) = (Some(key.1), Some(key.0.clone()));
             let reason = Some(outcome.clone());
-            node.events.say(Event { uid, pid, home, from, reason, ..Event::new(kind, text) });
+            // The move that ended so has been told of.
+            if matches!(outcome.as_str(), "home" | "refused") {
+                tracing::info!("process: {text}");
+            } else {
+                node.events.say(Event { uid, pid, home, from, reason, ..Event::new(kind, text) });
+            }
             node.table().done(key, &outcome);
             return true;
         }
@@ -195,7 +200,7 @@ fn move_done(node: &Arc<Node>, key: &Key, request: u64, result: Result<MoveRecor
             Event { from, to, reason, ..Event::new("move", text) }
         }
         Err(e) => {
-            let text = format!("process {} did not move: {}", key.1, clean(e));
+            let text = did_not_move(key.1, &clean(e));
             let from = node.table().get(key).map(|k| k.view.place.clone());
             Event {
                 from,
@@ -214,6 +219,15 @@ fn move_done(node: &Arc<Node>, key: &Key, request: u64, result: Result<MoveRecor
         node.table().moved(key, record.clone());
     }
     node.engine.answer(request, result.map_err(Failure::Said));
+}
+
+/// The engine's sentence may say itself whom it is about.
+pub fn did_not_move(pid: u32, why: &str) -> String {
+    if why.starts_with(&format!("process {pid} ")) {
+        why.to_owned()
+    } else {
+        format!("process {pid} did not move: {why}")
+    }
 }
 
 fn log(who: &str, level: &str, text: &str) {

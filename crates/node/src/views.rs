@@ -103,6 +103,9 @@ pub struct Process {
     pub command: String,
     /// `home` when this node is its home, `guest` when it visits.
     pub role: String,
+    /// `pando run` started it.
+    #[serde(default)]
+    pub run: bool,
     /// Pid of the engine's helper here.
     pub helper: Option<u32>,
     /// The latest moves, oldest first.
@@ -137,7 +140,7 @@ pub struct Event {
     /// The same moment as RFC 3339 writes it, in UTC.
     #[serde(default)]
     pub time: String,
-    /// `node`, `join`, `move` (it moved), `failed` (it did not), `process` (its end abroad, or its last return), `lost`, `refused`.
+    /// `node`, `join`, `move` (it moved), `failed` (it did not), `process` (it ended while it was away), `lost`, `refused`.
     pub kind: String,
     /// The sentence.
     pub text: String,
@@ -162,6 +165,13 @@ pub struct Event {
     /// Why it moved, did not move, ended or was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+impl Process {
+    /// Is it away, on its way, a guest, or a job of `pando run`? Others are at home again and need nobody's attention.
+    pub fn is_at_work(&self) -> bool {
+        self.run || self.role == "guest" || self.phase != "home" || self.place != self.home
+    }
 }
 
 impl Event {
