@@ -18,26 +18,33 @@ pub struct Args {
 #[derive(Subcommand)]
 pub enum Verb {
     /// Be a node: the daemon.
+    #[command(after_help = "Example: pando node --listen 0.0.0.0:7117")]
     Node(NodeOptions),
     /// Make a new cluster, with this machine as its first node.
+    #[command(after_help = "Example: pando init --cluster lab")]
     Init(InitOptions),
     /// Print a token with which one machine may join the cluster.
+    #[command(after_help = "Example: pando token --valid-s 600")]
     Token {
         /// Seconds that it works.
         #[arg(long, value_name = "SECONDS")]
         valid_s: Option<u64>,
     },
     /// Join the cluster that a token belongs to.
+    #[command(after_help = "Example: pando token | ssh root@other pando join -")]
     Join(JoinOptions),
     /// Show the nodes of the cluster.
+    #[command(after_help = "Example: pando nodes")]
     Nodes {
         /// Print JSON.
         #[arg(long)]
         json: bool,
     },
     /// Run a program here or at another node; it looks as if it ran here.
+    #[command(after_help = "Example: pando run --best make -j8")]
     Run(RunOptions),
     /// Move a running process to a node, `home`, or to the `best` node.
+    #[command(after_help = "Example: pando move --family 4711 n2")]
     Move {
         /// With all that it has started: those that are away go now, the others when they have computed for a while.
         #[arg(short, long)]
@@ -47,13 +54,18 @@ pub enum Verb {
         /// A node's name, `home` or `best`.
         dest: String,
     },
-    /// Show the processes that were moved or started with `pando run`.
+    /// Show the processes that are away, guests here, or started with `pando run`.
+    #[command(after_help = "Example: pando ps -a")]
     Ps {
-        /// Print JSON.
+        /// Those that are at home again, too.
+        #[arg(short, long)]
+        all: bool,
+        /// Print JSON: all of them, with all that is known.
         #[arg(long)]
         json: bool,
     },
     /// Say whether a process can move, would, and why not.
+    #[command(after_help = "Example: pando explain 4711")]
     Explain {
         /// The process.
         pid: u32,
@@ -61,29 +73,23 @@ pub enum Verb {
         #[arg(long)]
         json: bool,
     },
-    /// Show what happened.
-    Events {
-        /// Go on showing what happens.
-        #[arg(short, long)]
-        follow: bool,
-        /// Print JSON, one object a line.
-        #[arg(long)]
-        json: bool,
-    },
+    /// Show what happened: moves, failures, losses, refusals, nodes that come and go.
+    #[command(after_help = "Example: pando events --since 1h --follow")]
+    Events(EventOptions),
     /// Watch real programs spread over nodes on this machine.
-    #[command(disable_help_flag = true)]
+    #[command(disable_help_flag = true, override_usage = "pando demo ...", after_help = pando_testbed::usage::DEMO)]
     Demo {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
     /// Several nodes on this machine.
-    #[command(disable_help_flag = true)]
+    #[command(disable_help_flag = true, override_usage = "pando testbed ...", after_help = pando_testbed::usage::TESTBED)]
     Testbed {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
     /// Measure how fast moving is.
-    #[command(disable_help_flag = true)]
+    #[command(disable_help_flag = true, override_usage = "pando bench ...", after_help = pando_testbed::usage::BENCH)]
     Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
@@ -159,6 +165,24 @@ pub struct JoinOptions {
     /// Configuration file.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+}
+
+/// `pando events`.
+#[derive(ClapArgs)]
+pub struct EventOptions {
+    /// Go on showing what happens.
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Only the last N (0: none, for use with --follow).
+    #[arg(short = 'n', long, value_name = "N")]
+    pub lines: Option<usize>,
+    /// Only what happened after this: a duration before now (90s, 10m, 1h30m, 2d), a time (18:05, 2026-11-21, 2026-11-21T18:05:00Z), today,
+    /// yesterday, or @SECONDS since 1970.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub since: Option<String>,
+    /// Print JSON, one object a line: time, kind, text and, where they apply, pid, home, from, to, reason, uid, user.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `pando run`.

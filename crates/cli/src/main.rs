@@ -3,10 +3,12 @@
 
 mod args;
 mod cluster;
+mod events;
 mod level;
 mod manual;
 mod run;
 mod show;
+mod waiting;
 
 use args::{Args, Verb};
 use clap::Parser;
@@ -43,9 +45,9 @@ fn act(args: Args) -> i32 {
         Verb::Nodes { json } => show::nodes(&client(), json),
         Verb::Run(options) => return run::run(&client(), options),
         Verb::Move { pid, dest, family } => show::mv(&client(), pid, dest, family),
-        Verb::Ps { json } => show::ps(&client(), json),
+        Verb::Ps { all, json } => show::ps(&client(), all, json),
         Verb::Explain { pid, json } => show::explain(&client(), pid, json),
-        Verb::Events { follow, json } => show::events(&client(), follow, json),
+        Verb::Events(options) => events::events(&client(), &options),
         Verb::Man { dir } => manual::pages(&dir),
         Verb::Completions { shell } => {
             manual::completions(shell);

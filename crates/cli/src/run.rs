@@ -4,9 +4,10 @@
 
 use crate::args::RunOptions;
 use crate::level;
+use crate::waiting;
 use pando_node::client::{Client, ClientError};
 use pando_node::sys;
-use pando_node::views::{Event, Info, Liveness, MoveAnswer, MoveRequest, Node, Process, RegisterRequest};
+use pando_node::views::{Event, Info, Liveness, MoveRequest, Node, Process, RegisterRequest};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -14,7 +15,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Exit statuses as shells have them.
 const NOT_FOUND: i32 = 127;
@@ -49,6 +50,7 @@ pub fn run(client: &Client, mut options: RunOptions) -> i32 {
             return NOT_STARTED;
         }
     };
+    let begun = SystemTime::now();
     let passing = (!options.detach).then(sys::PassingOn::begin);
     let child = match start(&options, variables, daemon.as_ref().ok().map(|d| d.pid)) {
         Ok(child) => child,
@@ -77,8 +79,8 @@ pub fn run(client: &Client, mut options: RunOptions) -> i32 {
     let status = wait(child);
     drop(passing);
     drop(mover);
-    if status == BY_SIGNAL + libc::SIGKILL {
-        tell_loss(client, pid);
+    if let Some(home) = daemon.ok().filter(|_| status == BY_SIGNAL + libc::SIGKILL).map(|d| d.name) {
+        tell_loss(client, &home, pid, begun);
     }
     if status > BY_SIGNAL {
         sys::die_of(status - BY_SIGNAL);
@@ -100,13 +102,15 @@ fn reachable(client: &Client, node: &str) -> Result<(), String> {
 }
 
 /// A program that was lost with another node ends as if killed: says what the daemon knows of it.
-fn tell_loss(client: &Client, pid: u32) {
+fn tell_loss(client: &Client, home: &str, pid: u32, begun: SystemTime) {
     let start = Instant::now();
-    let about = format!("process {pid} ");
+    let begun_ms = begun.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis()) as u64;
+    // Earlier ones are about another process that had this number, maybe before this machine was started anew.
+    let ours = |e: &&Event| e.pid == Some(pid) && e.home.as_deref() == Some(home) && e.time_ms >= begun_ms;
     while start.elapsed() < LAST_WORDS {
         let events: Result<Vec<Event>, _> = client.get("/v1/events");
         let Ok(events) = events else { return };
-        let lost = events.iter().rev().find(|e| e.kind == "lost" && e.text.starts_with(&about));
+        let lost = events.iter().rev().find(|e| e.kind == "lost" && ours(e));
         if let Some(event) = lost {
             eprintln!("pando: {}", event.text);
             return;
@@ -157,7 +161,7 @@ fn settle(client: &Client, pid: u32, node: Option<&str>) -> Result<(), String> {
         std::thread::sleep(STEP);
     }
     let request = MoveRequest { pid, dest: node.to_owned(), reason: Some("run".into()), family: true };
-    match client.post::<_, MoveAnswer>("/v1/move", &request) {
+    match waiting::move_it(client, &request) {
         Ok(_) => Ok(()),
         Err(_) if ended(pid) => Ok(()),
         Err(e) => Err(format!("process {pid} stays here: {e}")),

@@ -1,9 +1,10 @@
-//! Questions to the daemon and their answers as tables: `nodes`, `ps`, `move`, `explain`, `events`.
+//! Questions to the daemon and their answers as tables: `nodes`, `ps`, `move`, `explain`.
 
 use crate::cluster::Done;
+use crate::waiting;
 use pando_node::client::{Client, ClientError};
 use pando_node::sys;
-use pando_node::views::{Event, Explanation, MoveAnswer, MoveRequest, Node, Process};
+use pando_node::views::{Explanation, Liveness, MoveRequest, Node, Process};
 use serde::Serialize;
 
 fn said(e: ClientError) -> String {
@@ -15,8 +16,29 @@ fn print_json(value: &impl Serialize) -> Done {
     Ok(())
 }
 
+/// Where a line has room for less than this of the last column, the others give way.
+const LEAST_OF_LAST: usize = 20;
+/// Then words are cut to this, as ps(1) cuts them.
+const LONGEST_WORD: usize = 10;
+
+fn cut(word: &mut String) {
+    if word.chars().count() > LONGEST_WORD {
+        *word = word.chars().take(LONGEST_WORD - 1).chain(['+']).collect();
+    }
+}
+
+/// As [`print_table`], with lines no longer than the terminal is wide.
+fn print_cut(header: &[&str], rows: &mut [Vec<String>]) {
+    let Some(room) = sys::terminal_width() else { return print_table(header, rows, usize::MAX) };
+    let before_last = |row: &Vec<String>| row[..row.len() - 1].iter().map(|c| c.chars().count() + 2).sum::<usize>();
+    if rows.iter().map(before_last).max().unwrap_or(0) + LEAST_OF_LAST > room {
+        rows.iter_mut().flat_map(|r| r.split_last_mut()).for_each(|(_, others)| others.iter_mut().for_each(cut));
+    }
+    print_table(header, rows, room);
+}
+
 /// Columns as wide as their widest cell; the last one is not padded. Numbers to the right.
-fn print_table(header: &[&str], rows: &[Vec<String>]) {
+fn print_table(header: &[&str], rows: &[Vec<String>], room: usize) {
     let width = |i: usize| {
         let cells = rows.iter().map(|r| r[i].chars().count());
         cells.chain([header[i].len()]).max().unwrap_or(0)
@@ -33,7 +55,7 @@ fn print_table(header: &[&str], rows: &[Vec<String>]) {
                 (_, false) => out.push_str(&format!("{cell}{pad}  ")),
             }
         }
-        println!("{}", out.trim_end());
+        println!("{}", out.trim_end().chars().take(room).collect::<String>());
     };
     line(&header.iter().map(|h| (*h).to_owned()).collect::<Vec<_>>());
     rows.iter().for_each(|r| line(r));
@@ -50,7 +72,7 @@ pub fn nodes(client: &Client, json: bool) -> Done {
         return print_json(&nodes);
     }
     let rows: Vec<Vec<String>> = nodes.iter().map(node_row).collect();
-    print_table(&["NODE", "STATE", "HEARD", "CPUS", "LOAD", "FREE", "MEMORY", "GUESTS", "ADDRESS"], &rows);
+    print_table(&["NODE", "STATE", "HEARD", "CPUS", "LOAD", "FREE", "MEMORY", "GUESTS", "ADDRESS"], &rows, usize::MAX);
     Ok(())
 }
 
@@ -66,26 +88,28 @@ fn node_row(n: &Node) -> Vec<String> {
 }
 
 /// `pando ps`.
-pub fn ps(client: &Client, json: bool) -> Done {
+pub fn ps(client: &Client, all: bool, json: bool) -> Done {
     let processes: Vec<Process> = client.get("/v1/processes").map_err(said)?;
     if json {
         return print_json(&processes);
     }
-    let rows: Vec<Vec<String>> = processes.iter().map(process_row).collect();
-    print_table(&["PID", "USER", "HOME", "WHERE", "MOVES", "PHASE", "CPU ABROAD", "COMMAND"], &rows);
+    let mut rows: Vec<Vec<String>> = processes.iter().filter(|p| all || p.is_at_work()).map(process_row).collect();
+    print_cut(&["PID", "USER", "HOME", "WHERE", "MOVES", "PHASE", "CPU AWAY", "COMMAND"], &mut rows);
     Ok(())
 }
 
 fn process_row(p: &Process) -> Vec<String> {
     let cpu = format!("{:.1}s", p.cpu_abroad_ms as f64 / 1000.0);
     let (user, home, place) = (p.user.clone(), p.home.clone(), p.place.clone());
-    vec![p.pid.to_string(), user, home, place, p.moves.to_string(), p.phase.clone(), cpu, p.command.clone()]
+    // Only its home counts them.
+    let moves = if p.role == "guest" { "-".into() } else { p.moves.to_string() };
+    vec![p.pid.to_string(), user, home, place, moves, p.phase.clone(), cpu, p.command.clone()]
 }
 
 /// `pando move`.
 pub fn mv(client: &Client, pid: u32, dest: String, family: bool) -> Done {
     let request = MoveRequest { pid, dest, reason: None, family };
-    let answer: MoveAnswer = client.post("/v1/move", &request).map_err(said)?;
+    let answer = waiting::move_it(client, &request).map_err(said)?;
     match answer.record {
         None => println!("process {pid} is at {} already", answer.place),
         Some(r) => {
@@ -96,6 +120,20 @@ pub fn mv(client: &Client, pid: u32, dest: String, family: bool) -> Done {
     Ok(())
 }
 
+fn counted(n: u32, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+/// What it means for a process to be at a node that is not up.
+fn troubled(node: &Node) -> String {
+    let heard = node.heard_ms.map_or("not heard of".into(), |ms| format!("last heard {:.1} s ago", ms as f64 / 1000.0));
+    format!(
+        "node {} is {} ({heard}): the process waits; if its line stays silent for lost_after_ms ([limits]) it is ended",
+        node.name,
+        node.state.as_str()
+    )
+}
+
 /// `pando explain`.
 pub fn explain(client: &Client, pid: u32, json: bool) -> Done {
     let e: Explanation = client.get(&format!("/v1/explain/{pid}")).map_err(said)?;
@@ -104,11 +142,15 @@ pub fn explain(client: &Client, pid: u32, json: bool) -> Done {
     }
     let p = &e.process;
     println!("process {pid}: {}", p.command);
-    println!("  user {}, home {}, now at {} ({}), {} moves", p.user, p.home, p.place, p.phase, p.moves);
+    let moves = counted(p.moves, "move");
+    println!("  user {}, home {}, now at {} ({}), {moves}", p.user, p.home, p.place, p.phase);
+    if let Some(node) = e.nodes.iter().find(|n| n.name == p.place && n.state != Liveness::Up) {
+        println!("  {}", troubled(node));
+    }
     match &e.inspection {
         Err(why) => println!("  can it move? not known: {why}"),
         Ok(i) if i.obstacles.is_empty() => {
-            println!("  can it move? yes ({} MB resident, {} threads)", i.resident >> 20, i.threads);
+            println!("  can it move? yes ({} MB resident, {})", i.resident >> 20, counted(i.threads, "thread"));
         }
         Ok(i) => {
             println!("  can it move? no:");
@@ -117,7 +159,9 @@ pub fn explain(client: &Client, pid: u32, json: bool) -> Done {
             }
         }
     }
+    let stays = e.inspection.as_ref().is_ok_and(|i| !i.obstacles.is_empty());
     match &e.best {
+        _ if stays => {}
         Ok((node, why)) => println!("  best node: {node} ({why})"),
         Err(why) => println!("  best node: none: {why}"),
     }
@@ -129,32 +173,4 @@ pub fn explain(client: &Client, pid: u32, json: bool) -> Done {
         println!("  moved {} -> {} ({}), frozen {freeze:.1} ms, {} KB", r.from, r.to, r.reason, r.frozen_bytes >> 10);
     }
     Ok(())
-}
-
-/// `pando events`.
-pub fn events(client: &Client, follow: bool, json: bool) -> Done {
-    let mut since = 0;
-    loop {
-        let wait = if follow && since > 0 { 30 } else { 0 };
-        let path = format!("/v1/events?since={since}&wait={wait}");
-        let events: Vec<Event> = client.get(&path).map_err(said)?;
-        for event in &events {
-            since = event.seq;
-            if json {
-                println!("{}", serde_json::to_string(event).map_err(|e| e.to_string())?);
-            } else {
-                println!("{}  {:8} {}", clock(event.time_ms), event.kind, event.text);
-            }
-        }
-        if !follow {
-            return Ok(());
-        }
-        since = since.max(1);
-    }
-}
-
-/// Local time of day.
-fn clock(time_ms: u64) -> String {
-    let (hour, minute, second) = sys::local_time(time_ms / 1000);
-    format!("{hour:02}:{minute:02}:{second:02}.{:03}", time_ms % 1000)
 }

@@ -3,7 +3,7 @@
 mod lab;
 
 use lab::{Lab, ok, until};
-use pando_node::views::Process;
+use pando_node::views::{Event, Process};
 use std::process::{Child, Command, Stdio};
 
 /// Computes until the file `stop` is there.
@@ -97,5 +97,31 @@ fn nobody_follows_where_that_is_switched_off() {
         (ticks > 50).then_some(())
     });
     assert!(processes(&lab).iter().all(|p| p.pid != child));
+    finish(&lab, parent);
+}
+
+#[test]
+fn a_family_that_can_not_follow_is_told_of_once_and_then_counted() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("SKIPPED a_family_that_can_not_follow_is_told_of_once_and_then_counted: there is no python3 here");
+        return;
+    }
+    let lab = Lab::new(2, "");
+    let child = "import mmap, os\nm = mmap.mmap(-1, 4096)\nwhile not os.path.exists(os.environ['stop']): pass";
+    let script = format!("for i in 1 2 3 4 5 6; do python3 -c \"{child}\" & done; wait");
+    let parent = start(&lab, &["run", "--node", "n2"], &script);
+    let root = arrived(&lab, "n2", "run").pid;
+    let told = || -> Vec<Event> {
+        let all: Vec<Event> = lab.nodes[0].client().get("/v1/events").unwrap();
+        all.into_iter().filter(|e| e.kind == "failed").collect()
+    };
+    until("ten refusals", || told().iter().any(|e| e.text.contains("number 10 of this family")).then_some(()));
+    let told = told();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told.iter().all(|e| e.text.contains(&format!("follows {root}"))), "{told:?}");
+    assert!(told.iter().all(|e| e.reason.as_ref().is_some_and(|r| r.contains("shares writable memory"))), "{told:?}");
+    assert_eq!((told[0].to.as_deref(), told[0].home.as_deref()), (Some("n2"), Some("n1")));
+    // Between two attempts: what never moved is not listed.
+    until("nobody but the parent", || processes(&lab).iter().all(|p| p.pid == root).then_some(()));
     finish(&lab, parent);
 }

@@ -10,6 +10,7 @@ pub mod heap;
 pub mod inject;
 pub mod lease;
 pub mod memory;
+pub mod naming;
 pub mod notify;
 pub mod pagemap;
 pub mod pidfd;

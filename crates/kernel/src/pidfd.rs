@@ -22,15 +22,6 @@ pub fn getfd(pidfd: &OwnedFd, fd: i32) -> io::Result<OwnedFd> {
     }
 }
 
-/// Sends a signal through a pidfd.
-pub fn send_signal(pidfd: &OwnedFd, signal: i32) -> io::Result<()> {
-    // SAFETY: a null siginfo means the default one.
-    check(unsafe {
-        libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signal, std::ptr::null::<libc::siginfo_t>(), 0)
-    })?;
-    Ok(())
-}
-
 const COLLAPSE: libc::c_int = 25;
 
 /// May this process have the kernel put another one's small pages together (CAP_SYS_NICE)?

@@ -181,16 +181,28 @@ pub fn variable(pid: i32, name: &str) -> Option<String> {
     Some(String::from_utf8_lossy(value).into_owned())
 }
 
-/// The parent, unless that is the first process of all, and the children of all threads.
+/// Its parent; none when it has ended.
+pub fn parent(pid: i32) -> Option<i32> {
+    stat_fields(pid).ok()?.get(1)?.parse().ok()
+}
+
+/// Is it a thread of the kernel (PF_KTHREAD among the flags, field 9)?
+pub fn is_kernel_thread(pid: i32) -> bool {
+    const PF_KTHREAD: u64 = 0x0020_0000;
+    let flags = stat_fields(pid).ok().and_then(|f| f.get(6)?.parse::<u64>().ok());
+    flags.is_some_and(|f| f & PF_KTHREAD != 0)
+}
+
+/// The parent, unless that is the first process of all, and the children.
 pub fn family(pid: i32) -> Vec<i32> {
-    let number = |w: &str| w.parse::<i32>().ok();
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let parent = stat.rsplit_once(')').and_then(|(_, rest)| number(rest.split_ascii_whitespace().nth(1)?));
+    parent(pid).filter(|p| *p > 1).into_iter().chain(children(pid)).collect()
+}
+
+/// The children of all threads.
+pub fn children(pid: i32) -> Vec<i32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let lists = threads.filter_map(|t| fs::read_to_string(t.path().join("children")).ok());
-    let children: Vec<i32> =
-        lists.flat_map(|l| l.split_ascii_whitespace().filter_map(number).collect::<Vec<_>>()).collect();
-    parent.filter(|p| *p > 1).into_iter().chain(children).collect()
+    lists.flat_map(|l| l.split_ascii_whitespace().filter_map(|w| w.parse().ok()).collect::<Vec<_>>()).collect()
 }
 
 /// `O_` flags of an open descriptor.

@@ -23,6 +23,8 @@ const MAX_COMPLAINT: u64 = 1000;
 pub struct Plan {
     /// The pid the guest must have in its namespace.
     pub pid: i32,
+    /// What `ps` and `top` are to call it.
+    pub name: String,
     /// Unprivileged uid and gid (used when this process is root).
     pub uid: u32,
     /// Where the injected code and its table go: code at `hole`, table right behind it, then a scratch page.
@@ -254,6 +256,7 @@ fn close_all(keep: &mut [RawFd]) {
 }
 
 fn body_main(plan: &Plan, root: bool, socket: &UnixStream) -> io::Result<()> {
+    crate::naming::call_this(&plan.name);
     let (uffd, full) = uffd::create()?;
     let (code, table) = (plan.hole as *mut libc::c_void, (plan.hole + crate::PAGE) as *mut libc::c_void);
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;

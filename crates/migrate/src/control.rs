@@ -24,7 +24,7 @@ pub enum Destination {
 /// Limits of the engine: times in milliseconds, and how much of this machine a guest gets. The daemon prints and configures them
 /// (`[limits]`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct Limits {
     /// Silence after which the other side is declared lost.
     pub lost_after_ms: u64,

@@ -35,34 +35,53 @@ pub struct Inspection {
 pub fn inspect(pid: u32, helper: Option<u32>) -> Result<Inspection, String> {
     let pid = pid as i32;
     let mut status = procfs::status(pid).map_err(|e| format!("there is no process {pid} to look at: {e}"))?;
+    let (resident, threads) = (status.resident, status.threads);
+    if let Some(all) = nothing_to_move(pid, &status) {
+        return Ok(Inspection { obstacles: vec![all], resident, threads });
+    }
     let maps = procfs::maps(pid).map_err(|e| format!("process {pid} may not be inspected: {e}"))?;
     if helper.is_some_and(|h| h as i32 == status.tracer as i32) {
         (status.tracer, status.state) = (0, 'S');
     }
     let mut obstacles = of_status(pid, &status);
     if maps.is_empty() {
-        let why = "it has no memory of its own (a kernel thread, or it has ended)";
-        obstacles.push(obstacle(why, "such can't move"));
+        obstacles.push(obstacle("it has no memory any more", "it has just ended; nothing to move"));
     }
     obstacles.extend(of_memory(pid, &maps));
-    Ok(Inspection { obstacles, resident: status.resident, threads: status.threads })
+    Ok(Inspection { obstacles, resident, threads })
 }
 
 fn obstacle(why: impl Into<String>, advice: impl Into<String>) -> Obstacle {
     Obstacle { why: why.into(), advice: advice.into() }
 }
 
+/// What leaves no more to be asked.
+fn nothing_to_move(pid: i32, status: &Status) -> Option<Obstacle> {
+    if procfs::is_kernel_thread(pid) {
+        return Some(obstacle("it is a kernel thread: it belongs to the kernel of this machine", "only programs move"));
+    }
+    if pid == 1 {
+        let why = "it is process 1, the init of this machine (or of the container that this node runs in)";
+        return Some(obstacle(why, "it stays; move a process that it has started"));
+    }
+    match (status.state, status.threads) {
+        ('Z', 2..) => {
+            Some(obstacle("its first thread has ended, and others go on", "such a process stays where it is"))
+        }
+        ('Z' | 'X', _) => {
+            let parent = procfs::parent(pid).map_or(String::new(), |p| format!(", process {p} ({})", procfs::name(p)));
+            let advice = format!("its parent{parent}, has not collected it yet; nothing to move");
+            Some(obstacle("it has ended (a zombie)", advice))
+        }
+        _ => None,
+    }
+}
+
 /// What `/proc/PID/status` speaks against.
 pub(crate) fn of_status(pid: i32, status: &Status) -> Vec<Obstacle> {
     let mut out = Vec::new();
-    if status.state == 'Z' && status.threads > 1 {
-        let why = "its first thread has ended, and others go on";
-        out.push(obstacle(why, "such a process stays where it is"));
-        return out;
-    }
-    if status.state == 'Z' || status.state == 'X' {
-        out.push(obstacle("it has ended", "its parent has not collected it yet; nothing to move"));
-        return out;
+    if let Some(all) = nothing_to_move(pid, status) {
+        return vec![all];
     }
     if status.tgid != pid {
         out.push(obstacle(format!("{pid} is a thread of process {}", status.tgid), "name the process"));
@@ -75,7 +94,7 @@ pub(crate) fn of_status(pid: i32, status: &Status) -> Vec<Obstacle> {
         out.push(obstacle("it is stopped", format!("let it go on first: fg in its shell, or kill -CONT {pid}")));
     }
     if fs::read_link(format!("/proc/{pid}/exe")).is_err() && fs::metadata(format!("/proc/{pid}/maps")).is_err() {
-        out.push(obstacle("it is a kernel thread or may not be read", "only ordinary processes move"));
+        out.push(obstacle("it may not be read", "root can, or its owner where the program allows it"));
     }
     if procfs::has_cpu_timers(pid) {
         out.push(obstacle(
@@ -97,14 +116,21 @@ fn traced_by(tracer: i32) -> Obstacle {
     if command.split(' ').any(|word| word == "__deputy") {
         // A child that still borrows the memory of a parent that is away, or a process that is being moved.
         return obstacle(
-            "Pando has it in hand: it is being moved, or has just been made by a process that is away",
-            "try again in a moment",
+            format!(
+                "Pando has it in hand (its helper is process {tracer}): it is being moved, has just been made by a process that is \
+                 away, or was moved by another node on this machine"
+            ),
+            "try again in a moment, or ask that node",
         );
     }
     let name = procfs::name(tracer);
+    if command.split(' ').any(|word| word == "__guest") {
+        let why = format!("it is a guest here, of another node on this machine (its helper is process {tracer})");
+        return obstacle(why, "move it at its home");
+    }
     obstacle(
         format!("process {tracer} ({name}) traces it, as a debugger or strace does"),
-        format!("end process {tracer} first"),
+        format!("have it let go (detach), or end process {tracer} first"),
     )
 }
 

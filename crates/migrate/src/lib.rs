@@ -23,6 +23,7 @@ mod thread_state;
 /// Runs `pando __deputy`: reads a [`control::DeputyOrder`] from standard input, moves the process, stays
 /// with it until it is home or ended. Returns the exit code.
 pub fn deputy_main() -> i32 {
+    pando_kernel::naming::call_this("pando-deputy");
     pando_kernel::heap::keep_large_buffers();
     home::main()
 }
@@ -30,6 +31,7 @@ pub fn deputy_main() -> i32 {
 /// Runs `pando __guest`: reads a [`control::GuestOrder`] from standard input, descriptor 3 is the connection. Returns the exit
 /// code.
 pub fn guest_main() -> i32 {
+    pando_kernel::naming::call_this("pando-guest");
     pando_kernel::heap::keep_large_buffers();
     guest::main()
 }

@@ -7,6 +7,7 @@ use crate::daemon::Node;
 use crate::events::now_ms;
 use crate::link::Frames;
 use crate::place::replace_file;
+use crate::views::Event;
 use pando_wire::NodeName;
 use pando_wire::join::{BINDING, BINDING_LABEL, JoinAnswer, JoinRequest};
 use pando_wire::message::{HELLO_VERSION, Member};
@@ -111,11 +112,14 @@ pub async fn serve(node: &Arc<Node>, stream: TlsStream<TcpStream>, from: SocketA
     node.audit.note(&Entry { who, what: "join", on, allowed, why });
     let answer = match decision {
         Ok(answer) => {
-            node.events.say("join", None, format!("{name} joined from {from} with token {token}"));
+            let text = format!("{name} joined from {from} with token {token}");
+            node.events.say(Event { from: Some(from.to_string()), ..Event::new("join", text) });
             answer
         }
         Err(reason) => {
-            node.events.say("refused", None, format!("{name} at {from} may not join: {reason}"));
+            let text = format!("{name} at {from} may not join: {reason}");
+            let (from, why) = (Some(from.to_string()), Some(reason.clone()));
+            node.events.say(Event { from, reason: why, ..Event::new("refused", text) });
             JoinAnswer::Refused { reason }
         }
     };

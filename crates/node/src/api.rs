@@ -6,10 +6,11 @@ use crate::choice;
 use crate::daemon::Node;
 use crate::moves::{self, Refused, permitted};
 use crate::naming::meant;
-use crate::owner::Caller;
+use crate::owner::{Caller, Facts};
 use crate::seats::Seats;
 use crate::sys::{self, user_name};
 use crate::views;
+use crate::whose;
 use axum::extract::connect_info::ConnectInfo;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::StatusCode;
@@ -88,26 +89,29 @@ fn shown(view: &views::Process, caller: Caller) -> views::Process {
 
 async fn processes((State(node), ConnectInfo(caller)): Asked) -> Json<Vec<views::Process>> {
     node.prune();
+    let read = |pid: u32| Facts::read(pid).ok().map(|f| (f.start_time, f.command));
+    tokio::task::block_in_place(|| node.table().refresh(read));
     Json(node.table().views().map(|v| shown(v, caller)).collect())
 }
 
 async fn explain((State(node), ConnectInfo(caller)): Asked, Path(pid): Path<u32>) -> Answer<views::Explanation> {
     let pid = meant(caller, pid).map_err(Refused::Unknown)?;
+    whose::is_no_guest(&node, pid)?;
     let facts = permitted(&node, caller, "explain", pid)?;
-    moves::not_ours(pid)?;
+    whose::may_be_moved_here(&node, pid)?;
     let me = node.name();
     let key = node.table().local(pid);
     let known = node.table().get(&key).map(|k| k.view.clone());
-    let view = known.unwrap_or_else(|| views::Process {
+    let mut view = known.unwrap_or_else(|| views::Process {
         pid,
         uid: facts.uids[0],
         home: me.clone(),
         place: me,
         phase: "home".into(),
-        command: facts.command,
         role: "home".into(),
         ..views::Process::default()
     });
+    view.command = facts.command;
     let nodes = node.membership().nodes();
     let best = choice::best(&nodes, &view.place);
     let helper = view.helper.filter(|_| view.role == "home");
@@ -135,7 +139,8 @@ async fn events(
     let deadline = tokio::time::Instant::now() + Duration::from_secs(query.wait.min(MAX_WAIT_S));
     loop {
         latest.mark_unchanged();
-        let found = node.events.since(query.since, caller.uid);
+        let mut found = node.events.since(query.since, caller.uid);
+        found.iter_mut().for_each(|e| e.user = e.uid.map(user_name));
         if !found.is_empty() || tokio::time::timeout_at(deadline, latest.changed()).await.is_err() {
             return Json(found);
         }

@@ -7,13 +7,9 @@ pub fn best(nodes: &[Node], here: &str) -> Result<(String, String), String> {
     let live = nodes.iter().filter(|n| n.state == Liveness::Up && n.name != here);
     let chosen = live.min_by(|a, b| load(a).total_cmp(&load(b)).then_with(|| b.free.cmp(&a.free)));
     let chosen = chosen.ok_or_else(|| "no other node is up: `pando nodes` shows who is there".to_owned())?;
-    let why = format!(
-        "{} runnable on {} CPUs, {} guests, {} MB free",
-        chosen.runnable,
-        chosen.cpus,
-        chosen.guests,
-        chosen.free >> 20
-    );
+    let counted = |n: u32, what: &str| if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") };
+    let (cpus, guests) = (counted(chosen.cpus, "CPU"), counted(chosen.guests, "guest"));
+    let why = format!("{:.1} runnable on {cpus}, {guests}, {} MB free", chosen.runnable, chosen.free >> 20);
     Ok((chosen.name.clone(), why))
 }
 

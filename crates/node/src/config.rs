@@ -256,6 +256,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     #[test]
     fn what_is_printed_can_be_read() {
@@ -265,8 +266,43 @@ mod tests {
         assert!(text.contains("lost_after_ms = 10000"), "{text}");
     }
 
+    /// Keys with their values, those of sections as `section.key`.
+    fn flat(text: &str) -> BTreeMap<String, String> {
+        let mut all = BTreeMap::new();
+        for (key, value) in text.parse::<toml::Table>().unwrap() {
+            match value {
+                toml::Value::Table(section) => {
+                    all.extend(section.into_iter().map(|(k, v)| (format!("{key}.{k}"), v.to_string())))
+                }
+                value => drop(all.insert(key, value.to_string())),
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn the_example_names_every_key_with_its_default() {
+        let text = include_str!("../../../dist/pando.toml");
+        let is_key = |line: &str| line.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '));
+        let uncommented: Vec<&str> =
+            text.lines().map(|l| l.strip_prefix("# ").filter(|rest| is_key(rest)).unwrap_or(l)).collect();
+        let example = flat(&uncommented.join("\n"));
+        assert_eq!(toml::from_str::<Config>(text).unwrap().to_toml(), Config::default().to_toml(), "all is commented");
+        let known: Config = toml::from_str(&uncommented.join("\n")).unwrap();
+        // Those without a default are not printed otherwise.
+        let path = || Some(PathBuf::from("x"));
+        let mut whole = Config { name: Some("x".into()), advertise: Some("x".into()), ..Config::default() };
+        (whole.engine_program, whole.load) = (path(), LoadSource { cgroup: path(), cpus: Some(1) });
+        let keys = |all: &BTreeMap<String, String>| all.keys().cloned().collect::<Vec<_>>();
+        assert_eq!(keys(&example), keys(&flat(&whole.to_toml())));
+        let defaults = Config { name: known.name, advertise: known.advertise, ..Config::default() };
+        let defaults = Config { engine_program: known.engine_program, load: known.load, ..defaults };
+        assert_eq!(example, flat(&defaults.to_toml()));
+    }
+
     #[test]
     fn a_misspelt_key_is_an_error() {
+        assert!(toml::from_str::<Config>("[limits]\nlost_afer_ms = 3").is_err());
         assert!(toml::from_str::<Config>("[membership]\nheartbeet_ms = 3").is_err());
         let bad: Config = toml::from_str("[membership]\nsuspect_after_ms = 100").unwrap();
         assert!(bad.check().is_err());

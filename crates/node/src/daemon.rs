@@ -14,6 +14,7 @@ use crate::owner::{exists, lives};
 use crate::peers::{self, Links};
 use crate::place::{Mode, Place};
 use crate::processes::Table;
+use crate::views::Event;
 use crate::{api, door, joining, notify, reports, sys};
 use pando_wire::Identity;
 use pando_wire::identity::IdentityError;
@@ -104,7 +105,7 @@ impl Node {
         Ok(Node {
             boot: u64::from_be_bytes(boot),
             plain: doing("the list of members", plain)?,
-            events: Events::new(),
+            events: Events::open(&place.state),
             audit: doing("audit.log", Audit::open(&place.state))?,
             tokens: Tokens::open(place.state.join("tokens.json")),
             engine: Engine::new(now_ms()),
@@ -178,7 +179,9 @@ impl Node {
                 "process {} of {} ({}): its {} helper here died; what was away is lost",
                 p.pid, p.home, p.command, p.role
             );
-            self.events.say("lost", Some(p.uid), text);
+            let reason = Some(format!("its {} helper died", p.role));
+            let (uid, pid, from) = (Some(p.uid), Some(p.pid), Some(p.place));
+            self.events.say(Event { uid, pid, home: Some(p.home), from, reason, ..Event::new("lost", text) });
         }
     }
 }
@@ -258,11 +261,11 @@ async fn live(place: Place, mut config: Config) -> Result<(), DaemonError> {
     let (name, addr) = (node.name(), node.membership().me().addr);
     let (mode, cluster) = (node.place.mode.as_str(), &node.identity.cluster);
     let text = format!("node {name} of cluster {cluster} is ready at {addr} ({mode} mode)");
-    node.events.say("node", None, text);
+    node.events.say(Event::new("node", text));
     notify::notify("READY=1");
     stops.recv().await;
     notify::notify("STOPPING=1");
-    node.events.say("node", None, format!("node {name} stops; moved processes go on without it"));
+    node.events.say(Event::new("node", format!("node {name} stops; moved processes go on without it")));
     let _ = fs::remove_file(&node.place.socket);
     let _ = fs::remove_file(node.engine_socket());
     Ok(())

@@ -3,6 +3,7 @@
 
 use crate::admission;
 use crate::daemon::Node;
+use crate::views::Event;
 use crate::{guests, peers};
 use pando_wire::rustls::ServerConfig;
 use pando_wire::sniff::{MAX_CLIENT_HELLO, Sniffed, sniff};
@@ -72,13 +73,15 @@ impl Waiting {
         if since.elapsed() >= Duration::from_secs(1) {
             if *count > LOGGED_PER_SECOND {
                 let more = *count - LOGGED_PER_SECOND;
-                node.events.say("refused", None, format!("{more} more connections: {key}"));
+                node.events.say(Event::new("refused", format!("{more} more connections: {key}")));
             }
             (*since, *count) = (Instant::now(), 0);
         }
         *count += 1;
         if *count <= LOGGED_PER_SECOND {
-            node.events.say("refused", None, format!("a connection from {from}: {why}"));
+            let text = format!("a connection from {from}: {why}");
+            let (from, reason) = (Some(from.to_string()), Some(why.to_owned()));
+            node.events.say(Event { from, reason, ..Event::new("refused", text) });
         }
     }
 }

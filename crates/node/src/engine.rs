@@ -28,8 +28,18 @@ struct Contact {
     orders: mpsc::Sender<Command>,
 }
 
+/// What a request is after.
+#[derive(Clone, Debug)]
+pub struct Goal {
+    /// Where to.
+    pub to: String,
+    /// Nobody waits for it but the part that sends families after each other, which tells of failures itself.
+    pub follows: bool,
+}
+
 struct Pending {
     pid: u32,
+    goal: Goal,
     done: oneshot::Sender<Outcome>,
 }
 
@@ -82,11 +92,16 @@ impl Engine {
     }
 
     /// A number for a request, and where its answer will come.
-    pub fn expect(&self, pid: u32) -> (u64, oneshot::Receiver<Outcome>) {
+    pub fn expect(&self, pid: u32, goal: Goal) -> (u64, oneshot::Receiver<Outcome>) {
         let (done, answer) = oneshot::channel();
         let request = self.next.fetch_add(1, Ordering::Relaxed);
-        lock(&self.pending).insert(request, Pending { pid, done });
+        lock(&self.pending).insert(request, Pending { pid, goal, done });
         (request, answer)
+    }
+
+    /// What a request that is not answered yet is after.
+    pub fn goal(&self, request: u64) -> Option<Goal> {
+        lock(&self.pending).get(&request).map(|p| p.goal.clone())
     }
 
     /// Whoever waits for `request` gets this; false if nobody does.

@@ -6,6 +6,7 @@ use crate::daemon::Node;
 use crate::helper;
 use crate::owner::{Facts, lives};
 use crate::place::replace_file;
+use crate::views::Event;
 use pando_migrate::control::GuestOrder;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -105,7 +106,7 @@ impl Slots {
 pub async fn receive(node: Arc<Node>, stream: TcpStream, from: SocketAddr) {
     let Some((slot, refuse)) = node.slots.take(&node.config.guests) else {
         let text = format!("a moving process from {from}: too many others that have not proved who they are");
-        node.events.say("refused", None, text);
+        node.events.say(Event { from: Some(from.to_string()), ..Event::new("refused", text) });
         return;
     };
     let order = GuestOrder {
@@ -134,7 +135,7 @@ async fn accompany(node: &Node, mut child: tokio::process::Child, slot: u32, fro
     let patience = Duration::from_millis(node.config.guests.prove_within_ms);
     if tokio::time::timeout(patience, child.wait()).await.is_err() && !node.slots.has_proved(slot) {
         let text = format!("a moving process from {from}: no proof of who it is within {patience:?}");
-        node.events.say("refused", None, text);
+        node.events.say(Event { from: Some(from.to_string()), ..Event::new("refused", text) });
         let _ = child.start_kill();
     }
     if let Err(e) = child.wait().await {

@@ -33,5 +33,6 @@ mod roster;
 mod seats;
 pub mod sys;
 pub mod views;
+mod whose;
 
 pub use daemon::{DaemonError, run};

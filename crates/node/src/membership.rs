@@ -5,7 +5,7 @@ use crate::config;
 use crate::events::Events;
 use crate::place::replace_file;
 use crate::roster::Roster;
-use crate::views::{Liveness, Node};
+use crate::views::{Event, Liveness, Node};
 use pando_wire::message::{Load, Member};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -72,7 +72,8 @@ impl PlainList {
                 Liveness::Suspect => format!("node {name} is suspect: no word from it"),
                 Liveness::Down => format!("node {name} is down"),
             };
-            events.say("node", None, text);
+            let reason = Some(state.as_str().to_owned());
+            events.say(Event { from: Some(name), reason, ..Event::new("node", text) });
         }
     }
 }

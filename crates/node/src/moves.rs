@@ -3,13 +3,14 @@
 use crate::audit::Entry;
 use crate::choice;
 use crate::daemon::Node;
-use crate::engine::Failure;
+use crate::engine::{Failure, Goal};
 use crate::follow::{Aim, watch};
 use crate::helper;
 use crate::naming::meant;
-use crate::owner::{self, Caller, Facts, lives};
+use crate::owner::{Caller, Facts, lives};
 use crate::sys;
-use crate::views::{Liveness, MoveAnswer, MoveRequest};
+use crate::views::{Event, Liveness, MoveAnswer, MoveRequest};
+use crate::whose;
 use pando_migrate::control::{Command, DeputyOrder, Destination, MoveRecord};
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,17 +51,11 @@ pub fn permitted(node: &Node, caller: Caller, what: &str, pid: u32) -> Result<Fa
         return Ok(facts);
     };
     let who = caller.to_string();
-    node.events.say("refused", Some(caller.uid), format!("{who} may not {what} process {pid}"));
+    let text = format!("{who} may not {what} process {pid}");
+    let (uid, reason) = (Some(caller.uid), Some(why.clone()));
+    node.events.say(Event { uid, pid: Some(pid), home: Some(node.name()), reason, ..Event::new("refused", text) });
     node.audit.note(&Entry { who, what, on: format!("process {pid}"), allowed: false, why: why.clone() });
     Err(Refused::Forbidden(why))
-}
-
-/// Pando moves programs, not itself.
-pub fn not_ours(pid: u32) -> Result<(), Refused> {
-    match owner::is_pandos(pid) {
-        true => Err(Refused::Conflict(format!("process {pid} is part of Pando itself: programs move, it stays"))),
-        false => Ok(()),
-    }
 }
 
 /// Serves `POST /v1/move`: what the process starts goes there, too.
@@ -88,11 +83,12 @@ pub async fn serve(node: &Arc<Node>, caller: Caller, request: MoveRequest) -> Re
 /// Moves a process, on behalf of `caller`.
 pub async fn perform(node: &Arc<Node>, caller: Caller, request: &MoveRequest) -> Result<MoveAnswer, Refused> {
     let pid = request.pid;
+    whose::is_no_guest(node, pid)?;
     let facts = permitted(node, caller, "move", pid)?;
     if facts.zombie {
         return Err(Refused::Unknown(format!("process {pid} has ended and waits for its parent")));
     }
-    not_ours(pid)?;
+    whose::may_be_moved_here(node, pid)?;
     let Some(_moving) = node.engine.begin(pid) else {
         return Err(Refused::Conflict(format!("process {pid} is being moved just now: see `pando ps`")));
     };
@@ -112,7 +108,13 @@ pub async fn perform(node: &Arc<Node>, caller: Caller, request: &MoveRequest) ->
     };
     match ended {
         Ok(record) => Ok(MoveAnswer { place: record.to.clone(), record: Some(record) }),
-        Err(failure) => Err(refusal(node, &wanted, failure)),
+        Err(failure) => {
+            let mut table = node.table();
+            let key = table.local(pid);
+            table.failed(&key);
+            drop(table);
+            Err(refusal(node, &wanted, failure))
+        }
     }
 }
 
@@ -136,8 +138,19 @@ struct Wanted {
     reason: String,
 }
 
+impl Wanted {
+    fn goal(&self, me: &str) -> Goal {
+        let to = match &self.dest {
+            Destination::Home => me.to_owned(),
+            Destination::Node { name, .. } => name.clone(),
+        };
+        // A caller has a pid; the daemon itself has none (follow/watch.rs).
+        Goal { to, follows: self.caller.pid == 0 }
+    }
+}
+
 async fn attempt(node: &Arc<Node>, wanted: &Wanted) -> Result<MoveRecord, Failure> {
-    let (number, answer) = node.engine.expect(wanted.pid);
+    let (number, answer) = node.engine.expect(wanted.pid, wanted.goal(&node.name()));
     let key = node.table().local(wanted.pid);
     match node.engine.deputy(&key) {
         Some(orders) => {
@@ -193,8 +206,12 @@ async fn start_deputy(node: &Arc<Node>, wanted: &Wanted, request: u64) {
         let status = ended.map_or_else(|e| e.to_string(), |s| s.to_string());
         let log = node.place.state.join("helpers.log");
         let text = format!("the engine's helper ended without an answer ({status}): see {}", log.display());
-        if node.engine.answer(request, Err(Failure::Said(text.clone()))) {
-            node.events.say("move", Some(uid), format!("process {pid} did not move: {text}"));
+        let Some(goal) = node.engine.goal(request) else { return };
+        if node.engine.answer(request, Err(Failure::Said(text.clone()))) && !goal.follows {
+            let sentence = format!("process {pid} did not move: {text}");
+            let (home, reason) = (Some(node.name()), Some(text));
+            let (uid, pid, to) = (Some(uid), Some(pid), Some(goal.to));
+            node.events.say(Event { uid, pid, from: home.clone(), home, to, reason, ..Event::new("failed", sentence) });
         }
     });
 }

@@ -83,6 +83,12 @@ pub fn is_pandos(pid: u32) -> bool {
     WORDS.contains(&word) && file(&pid.to_string()).is_some_and(|theirs| file("self") == Some(theirs))
 }
 
+/// Is it the helper of a guest, of this node or another one that runs the same program?
+pub fn is_guest_helper(pid: u32) -> bool {
+    let text = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    text.split(|b| *b == 0).nth(1) == Some(b"__guest")
+}
+
 fn command(pid: u32) -> Option<String> {
     let bytes = fs::read(format!("/proc/{pid}/cmdline")).ok().filter(|b| !b.is_empty())?;
     let text = clean(&String::from_utf8_lossy(&bytes).replace('\0', " "));

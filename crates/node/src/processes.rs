@@ -21,8 +21,6 @@ pub struct Known {
     pub start_time: u64,
     /// Its helper's connection stands.
     pub connected: bool,
-    /// `pando run` started it.
-    pub run: bool,
 }
 
 /// The first line of a helper, without its role.
@@ -84,9 +82,10 @@ impl Table {
             phase: "home".into(),
             command,
             role: "home".into(),
+            run,
             ..Process::default()
         };
-        self.known.insert(key, Known { view, start_time, connected: false, run });
+        self.known.insert(key, Known { view, start_time, connected: false });
     }
 
     /// A helper said hello: its process is known from now on, and what was known of it is kept.
@@ -100,7 +99,6 @@ impl Table {
             view: Process { pid, place: home.clone(), phase: "inspect".into(), ..Process::default() },
             start_time: arrival.start_time,
             connected: false,
-            run: false,
         });
         known.connected = true;
         known.start_time = arrival.start_time;
@@ -134,10 +132,28 @@ impl Table {
         }
     }
 
+    /// Its move failed. One that has never been away is nothing to us, unless `pando run` started it.
+    pub fn failed(&mut self, key: &Key) {
+        if self.known.get(key).is_some_and(|k| k.view.moves == 0 && !k.view.run && k.view.helper.is_none()) {
+            self.known.remove(key);
+        }
+    }
+
+    /// Takes the command lines of processes whose home is here as they are now (exec changes them); `read` gives start time and command.
+    pub fn refresh(&mut self, read: impl Fn(u32) -> Option<(u64, String)>) {
+        for known in self.known.values_mut().filter(|k| k.view.role == "home") {
+            if let Some((start_time, command)) = read(known.view.pid)
+                && start_time == known.start_time
+            {
+                known.view.command = command;
+            }
+        }
+    }
+
     /// Its helper is about to go. A process that is at home stays known; one that visited, ended or has never been away does not.
     pub fn done(&mut self, key: &Key, outcome: &str) {
         let stays = matches!(outcome, "home" | "refused" | "failed") && key.0 == self.me;
-        let never_away = self.known.get(key).is_some_and(|k| k.view.moves == 0 && !k.run);
+        let never_away = self.known.get(key).is_some_and(|k| k.view.moves == 0 && !k.view.run);
         if !stays || never_away {
             self.known.remove(key);
         } else if let Some(known) = self.known.get_mut(key) {
@@ -225,6 +241,20 @@ mod tests {
         assert_eq!((view.place.as_str(), view.phase.as_str(), view.calls, view.helper), ("n1", "home", 1, None));
         assert!(t.prune(|_, _| false, |_| true).is_empty());
         assert!(t.get(&key).is_none());
+    }
+
+    #[test]
+    fn what_never_was_away_is_forgotten_and_a_command_is_the_present_one() {
+        let mut t = Table::new("n1".into());
+        t.register(10, 7, "sh".into(), 5, true);
+        t.register(11, 7, "sh".into(), 5, false);
+        let (run, other) = (t.local(10), t.local(11));
+        t.refresh(|pid| Some((if pid == 10 { 5 } else { 6 }, "sleep".into())));
+        let command = |t: &Table, key: &Key| t.get(key).map(|k| k.view.command.clone());
+        assert_eq!((command(&t, &run).unwrap(), command(&t, &other).unwrap()), ("sleep".into(), "sh".into()));
+        t.failed(&run);
+        t.failed(&other);
+        assert_eq!((t.get(&run).is_some(), t.get(&other).is_some()), (true, false));
     }
 
     #[test]

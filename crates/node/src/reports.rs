@@ -6,6 +6,7 @@ use crate::engine::Failure;
 use crate::owner::{Facts, clean, exists};
 use crate::processes::{Arrival, Key, Progress};
 use crate::sys;
+use crate::views::Event;
 use pando_migrate::control::{Command, MoveRecord, Report};
 use std::io;
 use std::sync::Arc;
@@ -170,7 +171,15 @@ fn heed(node: &Arc<Node>, helper: &Helper, report: Report) -> bool {
                 true => format!("{detail} ({outcome})"),
                 false => format!("process {} of {}: {detail} ({outcome})", key.1, key.0),
             };
-            node.events.say(kind, uid, text);
+            let from = node.table().get(key).map(|k| k.view.place.clone());
+            let (pid, home) = (Some(key.1), Some(key.0.clone()));
+            let reason = Some(outcome.clone());
+            // The move that ended so has been told of.
+            if matches!(outcome.as_str(), "home" | "refused") {
+                tracing::info!("process: {text}");
+            } else {
+                node.events.say(Event { uid, pid, home, from, reason, ..Event::new(kind, text) });
+            }
             node.table().done(key, &outcome);
             return true;
         }
@@ -181,21 +190,44 @@ fn heed(node: &Arc<Node>, helper: &Helper, report: Report) -> bool {
 
 fn move_done(node: &Arc<Node>, key: &Key, request: u64, result: Result<MoveRecord, String>) {
     let uid = node.table().get(key).map(|k| k.view.uid);
-    let text = match &result {
+    let goal = node.engine.goal(request);
+    let event = match &result {
         Ok(r) => {
             let freeze = r.freeze_us as f64 / 1000.0;
-            format!("process {} went from {} to {} ({}), frozen {freeze:.1} ms", key.1, r.from, r.to, r.reason)
+            let text =
+                format!("process {} went from {} to {} ({}), frozen {freeze:.1} ms", key.1, r.from, r.to, r.reason);
+            let (from, to, reason) = (Some(r.from.clone()), Some(r.to.clone()), Some(r.reason.clone()));
+            Event { from, to, reason, ..Event::new("move", text) }
         }
-        Err(e) => format!("process {} did not move: {}", key.1, clean(e)),
+        Err(e) => {
+            let text = did_not_move(key.1, &clean(e));
+            let from = node.table().get(key).map(|k| k.view.place.clone());
+            Event {
+                from,
+                to: goal.as_ref().map(|g| g.to.clone()),
+                reason: Some(e.clone()),
+                ..Event::new("failed", text)
+            }
+        }
     };
     // That one ended before it could be moved is worth no event.
-    if result.is_ok() || exists(key.1) {
-        node.events.say("move", uid, text);
+    let follows = goal.is_some_and(|g| g.follows);
+    if result.is_ok() || (!follows && exists(key.1)) {
+        node.events.say(Event { uid, pid: Some(key.1), home: Some(key.0.clone()), ..event });
     }
     if let Ok(record) = &result {
         node.table().moved(key, record.clone());
     }
     node.engine.answer(request, result.map_err(Failure::Said));
+}
+
+/// The engine's sentence may say itself whom it is about.
+pub fn did_not_move(pid: u32, why: &str) -> String {
+    if why.starts_with(&format!("process {pid} ")) {
+        why.to_owned()
+    } else {
+        format!("process {pid} did not move: {why}")
+    }
 }
 
 fn log(who: &str, level: &str, text: &str) {

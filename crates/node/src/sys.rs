@@ -50,14 +50,52 @@ pub fn user_name(uid: u32) -> String {
     unsafe { CStr::from_ptr(entry.pw_name) }.to_string_lossy().into_owned()
 }
 
-/// Hour, minute and second of the local time zone.
-pub fn local_time(seconds: u64) -> (i32, i32, i32) {
+/// Year, month and day, hour, minute and second.
+pub type Moment = [i32; 6];
+
+/// A moment (seconds since 1970) in the local time zone.
+pub fn local_time(seconds: u64) -> Moment {
+    broken_down(seconds, libc::localtime_r)
+}
+
+fn broken_down(seconds: u64, by: unsafe extern "C" fn(*const libc::time_t, *mut libc::tm) -> *mut libc::tm) -> Moment {
     let seconds = seconds as libc::time_t;
     // SAFETY: tm is plain data for which all zeroes is a valid value.
     let mut tm: libc::tm = unsafe { std::mem::zeroed() };
-    // SAFETY: both pointers are to live objects of ours.
-    unsafe { libc::localtime_r(&seconds, &mut tm) };
-    (tm.tm_hour, tm.tm_min, tm.tm_sec)
+    // SAFETY: both pointers are to live objects of ours. One that is out of range leaves the zeroes.
+    unsafe { by(&seconds, &mut tm) };
+    [tm.tm_year.saturating_add(1900), tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec]
+}
+
+/// A moment (milliseconds since 1970) in UTC, as RFC 3339 has it.
+pub fn utc_text(ms: u64) -> String {
+    let [year, month, day, hour, minute, second] = broken_down(ms / 1000, libc::gmtime_r);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1000)
+}
+
+/// Seconds since 1970 of a moment in the local time zone, or in UTC.
+pub fn seconds_of(moment: Moment, utc: bool) -> Option<u64> {
+    let [year, month, day, hour, minute, second] = moment;
+    // SAFETY: tm is plain data for which all zeroes is a valid value.
+    let mut tm: libc::tm = unsafe { std::mem::zeroed() };
+    (tm.tm_year, tm.tm_mon, tm.tm_mday) = (year - 1900, month - 1, day);
+    (tm.tm_hour, tm.tm_min, tm.tm_sec, tm.tm_isdst) = (hour, minute, second, -1);
+    // SAFETY: the pointer is to a live object of ours.
+    let seconds = unsafe { if utc { libc::timegm(&mut tm) } else { libc::mktime(&mut tm) } };
+    let same = [tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday] == [year, month, day];
+    // What does not come back as it was (30 February) is no date.
+    u64::try_from(seconds).ok().filter(|_| same)
+}
+
+/// How many characters a line of standard output has room for: what COLUMNS says, or the terminal that it is.
+pub fn terminal_width() -> Option<usize> {
+    let said = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
+    // SAFETY: winsize is plain data for which all zeroes is a valid value; TIOCGWINSZ fills the object of ours that it is given.
+    let asked = || unsafe {
+        let mut size: libc::winsize = std::mem::zeroed();
+        (libc::ioctl(1, libc::TIOCGWINSZ, &mut size) == 0).then_some(usize::from(size.ws_col))
+    };
+    said.or_else(asked).filter(|columns| *columns > 0)
 }
 
 /// Gives signals their default action again.

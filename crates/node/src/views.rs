@@ -103,6 +103,9 @@ pub struct Process {
     pub command: String,
     /// `home` when this node is its home, `guest` when it visits.
     pub role: String,
+    /// `pando run` started it.
+    #[serde(default)]
+    pub run: bool,
     /// Pid of the engine's helper here.
     pub helper: Option<u32>,
     /// The latest moves, oldest first.
@@ -127,20 +130,55 @@ pub struct Explanation {
     pub nodes: Vec<Node>,
 }
 
-/// One of `GET /v1/events`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// One of `GET /v1/events`. Fields that say nothing about an event are left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// Counts up.
     pub seq: u64,
     /// Milliseconds since 1970.
     pub time_ms: u64,
-    /// `node`, `move`, `process`, `join`, `refused`, `engine`.
+    /// The same moment as RFC 3339 writes it, in UTC.
+    #[serde(default)]
+    pub time: String,
+    /// `node`, `join`, `move` (it moved), `failed` (it did not), `process` (it ended while it was away), `lost`, `refused`.
     pub kind: String,
     /// The sentence.
     pub text: String,
     /// Of which user; none for what concerns all.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
+    /// Its name at the node that answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// The process, as its home counts it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Its home.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub home: Option<String>,
+    /// Where it was, or who came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// Where it is now, or should have gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// Why it moved, did not move, ended or was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl Process {
+    /// Is it away, on its way, a guest, or a job of `pando run`? Others are at home again and need nobody's attention.
+    pub fn is_at_work(&self) -> bool {
+        self.run || self.role == "guest" || self.phase != "home" || self.place != self.home
+    }
+}
+
+impl Event {
+    /// One that has nothing but its sentence yet.
+    pub fn new(kind: &str, text: impl Into<String>) -> Self {
+        Event { kind: kind.into(), text: text.into(), ..Event::default() }
+    }
 }
 
 /// `POST /v1/move`.

@@ -6,21 +6,6 @@ use crate::place::{DEFAULT_NAME, ENV_NAME, Shape, check_name};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What all of this can do.
-pub const USAGE: &str = "\
-  pando testbed up N [--cpus X] [--memory SIZE] [--delay MS] [--rate MBIT] [--config FILE]
-  pando testbed exec NODE -- CMD...       run as if at that node
-  pando testbed status [--json]
-  pando testbed cut NODE | heal NODE      take its network away; give it back (undoes stall too)
-  pando testbed stall NODE [SECONDS]      stop its daemon and helpers
-  pando testbed kill [--daemon] NODE      as a crash of the machine would; or only the daemon
-  pando testbed start NODE                start its daemon again
-  pando testbed down                      take everything away
-  pando demo [--nodes N] [--seconds S] [--json]
-  pando bench move [--json] [--file SIZE]  --file: size of the file that is read (1G)
-  pando bench files [--json] [--file SIZE] only what has to do with files
-Every testbed command takes --name NAME when there is more than one testbed.";
-
 /// Most nodes of one testbed.
 pub const MOST_NODES: usize = 250;
 

@@ -9,7 +9,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A wrong command line. `testbed`, `demo` and `bench` exit with status 2.
-    #[error("{0}\nusage:\n{usage}", usage = crate::args::USAGE)]
+    #[error("{0}")]
     Usage(String),
     /// A program that the testbed calls is not installed.
     #[error("`{program}` is not installed; it is part of {package} (on Debian: apt-get install {package})")]

@@ -24,6 +24,7 @@ mod relay;
 mod status;
 mod sys;
 mod up;
+pub mod usage;
 
 pub use error::{Error, Result};
 pub use place::{Plan, Shape};
@@ -81,7 +82,7 @@ fn run(name: &str, verb: Verb) -> Result<i32> {
                 println!("testbed {name} was not up");
             }
         }
-        Verb::Help => say(&format!("{}\n", args::USAGE)),
+        Verb::Help => help("testbed"),
     }
     Ok(0)
 }
@@ -91,7 +92,7 @@ pub fn demo(args: Vec<OsString>) -> i32 {
     let outcome = args::demo(args).and_then(|wish| match wish {
         Some(wish) => demo::run(&wish),
         None => {
-            say(&format!("{}\n", args::USAGE));
+            help("demo");
             Ok(0)
         }
     });
@@ -103,11 +104,15 @@ pub fn bench(args: Vec<OsString>) -> i32 {
     let outcome = args::bench(args).and_then(|wanted| match wanted {
         Some(wanted) => bench::run(&wanted),
         None => {
-            say(&format!("{}\n", args::USAGE));
+            help("bench");
             Ok(0)
         }
     });
     finish("bench", outcome)
+}
+
+fn help(command: &str) {
+    say(&format!("{}\n", usage::of(command)));
 }
 
 /// Prints; a reader that has gone away (`| head`) is no error.
@@ -126,6 +131,9 @@ fn json_text<T: serde::Serialize>(value: &T) -> Result<String> {
 fn finish(command: &str, outcome: Result<i32>) -> i32 {
     outcome.unwrap_or_else(|e| {
         eprintln!("pando {command}: {e}");
+        if matches!(e, Error::Usage(_)) {
+            eprintln!("usage:\n{}", usage::of(command));
+        }
         e.status()
     })
 }

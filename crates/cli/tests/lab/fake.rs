@@ -93,6 +93,13 @@ fn name(dest: &Destination, home: &str) -> String {
     }
 }
 
+/// Until somebody makes a file of that name, or the daemon's directory is gone.
+fn until_let_go(dir: &Path) {
+    while dir.exists() && !dir.join("let-go").exists() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// Plays a deputy, if a daemon started us as one.
 pub fn deputy() {
     let Some(dir) = lab() else { return };
@@ -101,6 +108,7 @@ pub fn deputy() {
     append(&dir, "deputy-orders", &serde_json::to_string(&order).unwrap());
     match order.reason.as_str() {
         "crash" => std::process::exit(7),
+        _ if dir.join("dawdle").exists() => until_let_go(&dir),
         "complain" => {
             // As the real one does when it fails early: no hello.
             let mut stream = UnixStream::connect(&order.engine_socket).unwrap();

@@ -97,6 +97,7 @@ fn take_in(order: GuestOrder, mut chan: Channel, link: &mut Link) -> Result<Opti
     check_layout(&layout)?;
     let plan = Plan {
         pid: offer.inner_pid,
+        name: format!("guest:{}", program_name(&offer.command)),
         uid: FIRST_UID + order.slot,
         hole: layout.hole,
         monotonic_offset: monotonic,
@@ -113,6 +114,12 @@ fn take_in(order: GuestOrder, mut chan: Channel, link: &mut Link) -> Result<Opti
             Ok(None)
         }
     }
+}
+
+/// The file name of a command line's program.
+fn program_name(command: &str) -> &str {
+    let program = command.split(' ').next().unwrap_or_default();
+    program.rsplit('/').next().unwrap_or_default()
 }
 
 fn decline(offer: &Offer, chan: &mut Channel, link: &mut Link, why: String) -> Result<Option<Guest>> {

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 pub(super) fn obstacles(pid: i32, status: &procfs::Status) -> Vec<Obstacle> {
     let mut out = Vec::new();
     if procfs::innermost_tid(pid).is_ok_and(|inner| inner == 1) {
-        let why = "it is the first process of its pid namespace (pid 1 of a container, or of the machine)";
+        let why = "it is the first process of its pid namespace (pid 1 of a container)";
         out.push(obstacle(
             why,
             "move a process that it has started; start a container's program under an init (docker run --init)",

@@ -10,8 +10,10 @@ pub mod watch;
 
 use std::collections::BTreeMap;
 
-/// Processes that are followed at a time.
+/// Processes of one user that are followed at a time: no user can use up another's.
 const MAX_MEMBERS: usize = 16_384;
+/// Reasons why processes of one family could not move that are told apart.
+const MAX_REASONS: usize = 16;
 /// Attempts that failed, one after the other, after which a process is left where it is.
 const MAX_FAILED: u32 = 6;
 /// The most CPU time that a process must use between two attempts.
@@ -73,6 +75,8 @@ pub struct Going {
     pub aim: Aim,
     /// Why, for the log.
     pub why: String,
+    /// The process that was placed, under which it began; itself if that is the one.
+    pub family: u32,
     /// It was placed itself, and came home by itself.
     pub back: bool,
 }
@@ -95,6 +99,8 @@ struct Member {
     since: u64,
     /// Under whom it began; none if it was placed itself.
     parent: Option<u32>,
+    /// The first one of its family, which was.
+    family: u32,
     /// CPU time when it began, came home or failed to move; and what it must use beyond that.
     used_ms: u64,
     needs_ms: u64,
@@ -114,19 +120,23 @@ enum State {
 pub struct Follow {
     after_ms: u64,
     members: BTreeMap<u32, Member>,
+    /// By family: how often a move was refused for a reason.
+    refused: BTreeMap<u32, BTreeMap<String, u64>>,
 }
 
 impl Follow {
     /// Nobody yet; a process goes after `after_ms` of CPU time, never if that is 0.
     pub fn new(after_ms: u64) -> Self {
-        Follow { after_ms, members: BTreeMap::new() }
+        Follow { after_ms, members: BTreeMap::new(), refused: BTreeMap::new() }
     }
 
     /// Somebody placed a process (it has arrived, or was there already).
     pub fn placed(&mut self, p: Placed) {
-        if self.after_ms == 0 || (self.members.len() >= MAX_MEMBERS && !self.members.contains_key(&p.pid)) {
+        let full = || self.counts().get(&p.uid).is_some_and(|n| *n >= MAX_MEMBERS);
+        if self.after_ms == 0 || (!self.members.contains_key(&p.pid) && full()) {
             return;
         }
+        self.refused.remove(&p.pid);
         let state = if p.aim == Aim::Home { State::Home } else { State::Abroad };
         let member = Member {
             start_time: p.start_time,
@@ -134,6 +144,7 @@ impl Follow {
             aim: p.aim,
             since: p.since,
             parent: None,
+            family: p.pid,
             used_ms: p.cpu_ms,
             needs_ms: self.after_ms,
             cpu_ms: p.cpu_ms,
@@ -157,18 +168,50 @@ impl Follow {
         self.members.get(&pid).is_some_and(|m| m.start_time == start_time)
     }
 
-    /// Those to look at, with all their descendants.
-    pub fn pids(&self) -> Vec<u32> {
-        self.members.keys().copied().collect()
+    /// Those to look at, with all their descendants; by user.
+    pub fn pids(&self) -> BTreeMap<u32, Vec<u32>> {
+        let mut all: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        self.members.iter().for_each(|(pid, m)| all.entry(m.uid).or_default().push(*pid));
+        all
+    }
+
+    /// How many each user has.
+    fn counts(&self) -> BTreeMap<u32, usize> {
+        let mut counts = BTreeMap::new();
+        self.members.values().for_each(|m| *counts.entry(m.uid).or_default() += 1);
+        counts
+    }
+
+    /// It is nobody's business any more.
+    pub fn forget(&mut self, pid: u32) {
+        self.members.remove(&pid);
+    }
+
+    /// A process of this family could not move. How many could not for this reason by now; numbers in it don't make it another one.
+    pub fn refused(&mut self, family: u32, why: &str) -> u64 {
+        let plain =
+            |word: &str| if word.contains(|c: char| c.is_ascii_digit()) { "#".to_owned() } else { word.to_owned() };
+        let why = why.split_whitespace().map(plain).collect::<Vec<_>>().join(" ");
+        let reasons = self.refused.entry(family).or_default();
+        let why = if reasons.len() < MAX_REASONS || reasons.contains_key(&why) { why } else { String::new() };
+        let count = reasons.entry(why).or_default();
+        *count += 1;
+        *count
     }
 
     /// What is to be done, given all members and their descendants, parents before children. Members that are not among them have ended.
     pub fn step(&mut self, seen: &[Seen]) -> Vec<Going> {
         let mut due = Vec::new();
+        let mut counts = self.counts();
         for s in seen {
             if !self.knows(s.pid, s.start_time) {
                 self.members.remove(&s.pid);
                 let Some(born) = self.born(s) else { continue };
+                let count = counts.entry(born.uid).or_default();
+                if *count >= MAX_MEMBERS {
+                    continue;
+                }
+                *count += 1;
                 self.members.insert(s.pid, born);
             }
             if let Some(member) = self.members.get_mut(&s.pid) {
@@ -177,6 +220,7 @@ impl Follow {
         }
         let there: std::collections::BTreeSet<u32> = seen.iter().map(|s| s.pid).collect();
         self.members.retain(|pid, _| there.contains(pid));
+        self.refused.retain(|family, _| there.contains(family));
         due
     }
 
@@ -184,12 +228,13 @@ impl Follow {
     fn born(&self, s: &Seen) -> Option<Member> {
         let parent = self.members.get(&s.parent)?;
         let inherits = parent.aim != Aim::Home && s.start_time >= parent.since && s.uid == Some(parent.uid);
-        (inherits && self.members.len() < MAX_MEMBERS).then(|| Member {
+        inherits.then(|| Member {
             start_time: s.start_time,
             uid: parent.uid,
             aim: parent.aim.clone(),
             since: s.start_time,
             parent: Some(s.parent),
+            family: parent.family,
             used_ms: 0,
             needs_ms: self.after_ms,
             cpu_ms: s.cpu_ms,
@@ -253,7 +298,14 @@ impl Member {
             Some(parent) => format!("follows {parent}"),
             None => "goes back".into(),
         };
-        Some(Going { pid: s.pid, uid: self.uid, aim: self.aim.clone(), why, back: self.parent.is_none() })
+        Some(Going {
+            pid: s.pid,
+            uid: self.uid,
+            aim: self.aim.clone(),
+            why,
+            family: self.family,
+            back: self.parent.is_none(),
+        })
     }
 
     /// It is at home, and must use more before it leaves again.
@@ -290,7 +342,7 @@ mod tests {
         assert!(f.explain(12, 20).unwrap().contains("10 ms more"), "{:?}", f.explain(12, 20));
         all[2].cpu_ms = 100;
         let due = f.step(&all);
-        assert_eq!(due, [Going { pid: 12, uid: 7, aim: n2(), why: "follows 11".into(), back: false }]);
+        assert_eq!(due, [Going { pid: 12, uid: 7, aim: n2(), why: "follows 11".into(), family: 10, back: false }]);
         assert!(f.step(&all).is_empty(), "once");
         f.ended(12, Ended::Went);
         all[2].native = false;
@@ -352,5 +404,37 @@ mod tests {
         f.placed(placed(10, n2()));
         assert!(f.step(&[]).is_empty());
         assert!(f.pids().is_empty(), "it has ended");
+    }
+
+    #[test]
+    fn one_user_can_not_use_up_what_others_may_have() {
+        let mut f = Follow::new(100);
+        let of = |uid: u32, pid: u32| Placed { uid, ..placed(pid, n2()) };
+        f.placed(of(7, 1000));
+        f.placed(of(8, 10));
+        let child = Seen { uid: Some(8), ..seen(11, 10, 0, true) };
+        let mut all = vec![seen(1000, 1, 0, false)];
+        all.extend((0..MAX_MEMBERS as u32 + 5).map(|n| seen(2000 + n, 1000, 0, true)));
+        all.extend([seen(10, 1, 500, false), child]);
+        f.step(&all);
+        f.placed(of(7, 9));
+        assert_eq!((f.pids()[&7].len(), &f.pids()[&8][..]), (MAX_MEMBERS, &[10, 11][..]));
+        f.forget(11);
+        assert_eq!(f.pids()[&8], [10]);
+    }
+
+    #[test]
+    fn refusals_are_counted_by_family_and_reason() {
+        let mut f = Follow::new(100);
+        f.placed(placed(10, n2()));
+        f.placed(placed(20, n2()));
+        assert_eq!(f.refused(10, "it maps a device: 7f1a-7f2a (/dev/x)"), 1);
+        assert_eq!(f.refused(10, "it maps a device: 80-90 (/dev/x)"), 2);
+        assert_eq!(f.refused(10, "it is stopped"), 1);
+        assert_eq!(f.refused(20, "it is stopped"), 1);
+        (0..100).for_each(|n| assert!(f.refused(10, &"x".repeat(n)) > 0));
+        assert!(f.refused[&10].len() <= MAX_REASONS + 1);
+        f.step(&[seen(20, 1, 0, false)]);
+        assert_eq!(f.refused(10, "it is stopped"), 1, "the family has ended");
     }
 }

@@ -4,9 +4,10 @@ use super::{Aim, Ended, Going, Placed, Seen};
 use crate::choice;
 use crate::daemon::Node;
 use crate::moves;
-use crate::owner::{Caller, Facts};
+use crate::owner::{Caller, Facts, exists};
 use crate::sys;
-use crate::views::MoveRequest;
+use crate::views::{Event, MoveRequest};
+use pando_kernel::procfs;
 use std::collections::{BTreeSet, VecDeque};
 use std::fs;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 /// Between two looks.
 const PERIOD: Duration = Duration::from_millis(50);
-/// Processes that are looked at in one round.
+/// Processes of one user that are looked at in one round.
 const MAX_SEEN: usize = 16_384;
 
 /// Looks until the daemon ends.
@@ -24,7 +25,7 @@ pub async fn keep(node: Arc<Node>) {
     }
     if fs::read(format!("/proc/self/task/{}/children", std::process::id())).is_err() {
         let text = "this kernel does not list children (CONFIG_PROC_CHILDREN): they will not follow their parents";
-        return node.events.say("node", None, text.into());
+        return node.events.say(Event::new("node", text));
     }
     let mut ticks = tokio::time::interval(PERIOD);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -35,7 +36,8 @@ pub async fn keep(node: Arc<Node>) {
         if pids.is_empty() {
             continue;
         }
-        let seen = tokio::task::block_in_place(|| look(&node, pids));
+        let all = || pids.into_values().flat_map(|of_one_user| look(&node, of_one_user)).collect::<Vec<_>>();
+        let seen = tokio::task::block_in_place(all);
         for going in node.follow().step(&seen) {
             let node = node.clone();
             tokio::spawn(async move { go(&node, going).await });
@@ -84,8 +86,8 @@ fn look(node: &Node, pids: Vec<u32>) -> Vec<Seen> {
         let uid = if known { None } else { single_user(pid) };
         let (start_time, parent, cpu_ms) = (stat.start_time, stat.parent, stat.cpu_ms);
         seen.push(Seen { pid, start_time, parent, uid, cpu_ms, native: is_native(node, pid) });
-        let children = children(pid);
-        queue.extend(children.into_iter().filter(|c| found.len() < MAX_SEEN && found.insert(*c)));
+        let children = procfs::children(pid as i32).into_iter().map(i32::unsigned_abs);
+        queue.extend(children.filter(|c| found.len() < MAX_SEEN && found.insert(*c)));
     }
     seen
 }
@@ -106,12 +108,6 @@ fn is_native(node: &Node, pid: u32) -> bool {
 fn single_user(pid: u32) -> Option<u32> {
     let uids = Facts::read(pid).ok()?.uids;
     uids.iter().all(|u| *u == uids[0]).then_some(uids[0])
-}
-
-fn children(pid: u32) -> Vec<u32> {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let lists = threads.filter_map(|t| fs::read_to_string(t.path().join("children")).ok());
-    lists.flat_map(|l| l.split_whitespace().filter_map(|w| w.parse().ok()).collect::<Vec<u32>>()).collect()
 }
 
 /// The part of `/proc/PID/stat` that is needed here.
@@ -149,12 +145,44 @@ async fn go(node: &Arc<Node>, going: Going) {
     if !node.follow().still_goes(&going) {
         return;
     }
-    let request = MoveRequest { pid: going.pid, dest, reason: Some(going.why), family: false };
     let caller = Caller { uid: going.uid, pid: 0 };
+    if Facts::read(going.pid).is_ok_and(|f| !f.permits(caller)) {
+        // It has become another user's since: nobody has asked for anything that needs a refusal in the audit log.
+        return node.follow().forget(going.pid);
+    }
+    let request = MoveRequest { pid: going.pid, dest, reason: Some(going.why.clone()), family: false };
     let result = moves::perform(node, caller, &request).await;
     if let Err(refused) = &result {
-        tracing::info!("process {} does not follow: {}", going.pid, refused.text());
+        tell(node, &going, &request.dest, refused.text());
     }
     let how = if result.is_ok() { Ended::Went } else { Ended::Failed };
     node.follow().ended(going.pid, how);
+}
+
+/// That it did not go, unless as much has been said of its family often enough.
+fn tell(node: &Node, going: &Going, dest: &str, why: &str) {
+    let count = node.follow().refused(going.family, why);
+    if !exists(going.pid) || !is_round(count) {
+        return;
+    }
+    let (pid, home) = (going.pid, node.name());
+    let so_often = if count > 1 { format!(", number {count} of this family with this reason") } else { String::new() };
+    let text = format!("process {pid} did not move to {dest} ({}){so_often}: {why}", going.why);
+    let (to, reason) = (Some(dest.to_owned()), Some(why.to_owned()));
+    let (uid, pid, from) = (Some(going.uid), Some(pid), Some(home.clone()));
+    node.events.say(Event { uid, pid, home: Some(home), from, to, reason, ..Event::new("failed", text) });
+}
+
+/// 1, 10, 100, ...: what is said again and again is noise, but how often it happens is worth a word.
+fn is_round(count: u64) -> bool {
+    count.checked_ilog10().is_some_and(|digits| 10u64.pow(digits) == count)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_refusal_is_told_ever_more_seldom() {
+        let told: Vec<u64> = (0..2000).filter(|n| super::is_round(*n)).collect();
+        assert_eq!(told, [1, 10, 100, 1000]);
+    }
 }

@@ -1,0 +1,58 @@
+//! Processes that a node does not move although their owner may ask: its own, guests (they are moved from their home), and those of
+//! another node on the same machine.
+
+use crate::daemon::Node;
+use crate::moves::Refused;
+use crate::owner::{is_guest_helper, is_pandos};
+use crate::processes::Known;
+use pando_kernel::procfs;
+
+/// From a guest's body to its helper: the body, the init of its sandbox, the helper.
+const GENERATIONS: usize = 3;
+/// How a testbed names itself and its nodes in the environment of all that is started there.
+const TESTBED: &str = "PANDO_TESTBED_DIR";
+const TESTBED_NODE: &str = "PANDO_TESTBED_NODE";
+
+/// Is it the half of a process of another node that runs here? Its owner here is nobody's user, so this comes before any look at who asks.
+pub fn is_no_guest(node: &Node, pid: u32) -> Result<(), Refused> {
+    let parent = |pid: &i32| procfs::parent(*pid).filter(|p| *p > 1);
+    let ancestors = std::iter::successors(parent(&(pid as i32)), parent).take(GENERATIONS).map(i32::unsigned_abs);
+    // The sandbox's init is a fork of the helper, and looks like it.
+    match ancestors.filter(|p| is_guest_helper(*p)).last() {
+        Some(helper) if !is_pandos(pid) => Err(Refused::Conflict(guest(node, pid, helper))),
+        _ => Ok(()),
+    }
+}
+
+/// Where a guest is to be asked about.
+fn guest(node: &Node, pid: u32, helper: u32) -> String {
+    let of_it = |k: &&Known| k.view.role == "guest" && k.view.helper == Some(helper);
+    let found = node.table().all().find(of_it).map(|k| (k.view.home.clone(), k.view.pid));
+    if let Some((home, theirs)) = found {
+        return format!(
+            "process {pid} is how process {theirs} of node {home} runs here, a guest: ask and move at {home}, where it is process {theirs}"
+        );
+    }
+    match procfs::variable(helper as i32, TESTBED_NODE) {
+        Some(there) => format!(
+            "process {pid} is a guest at node {there} of a testbed: `pando ps` there says what it is at its home"
+        ),
+        None => format!("process {pid} is a guest of another node on this machine: move it at its home"),
+    }
+}
+
+/// Pando moves programs, not itself, and each from its own home.
+pub fn may_be_moved_here(node: &Node, pid: u32) -> Result<(), Refused> {
+    if is_pandos(pid) {
+        return Err(Refused::Conflict(format!("process {pid} is part of Pando itself: programs move, it stays")));
+    }
+    let of = |name: &str| procfs::variable(pid as i32, name);
+    let testbed = std::env::var(TESTBED).ok();
+    let same = testbed.is_some() && of(TESTBED) == testbed;
+    match of(TESTBED_NODE).filter(|there| same && *there != node.name()) {
+        Some(there) => Err(Refused::Conflict(format!(
+            "process {pid} was started at node {there} of this testbed: ask there (pando testbed exec {there} -- pando ...)"
+        ))),
+        None => Ok(()),
+    }
+}
