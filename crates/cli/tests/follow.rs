@@ -125,3 +125,21 @@ fn a_family_that_can_not_follow_is_told_of_once_and_then_counted() {
     until("nobody but the parent", || processes(&lab).iter().all(|p| p.pid == root).then_some(()));
     finish(&lab, parent);
 }
+
+#[test]
+fn who_mostly_waits_for_home_comes_back_unless_somebody_wants_it_there() {
+    let lab = Lab::new(2, "");
+    let asks = "while [ ! -e $stop ]; do :; done";
+    let free = start(&lab, &["run", "-b"], asks);
+    let wanted = start(&lab, &["run", "--node", "n2"], asks);
+    until("one that is taken home", || {
+        let home = |p: &Process| p.place == "n1" && p.records.last().is_some_and(|r| r.reason.starts_with("it makes "));
+        processes(&lab).iter().any(home).then_some(())
+    });
+    let there: Vec<Process> = processes(&lab).into_iter().filter(|p| p.place == "n2").collect();
+    assert!(there.iter().any(|p| p.records.iter().all(|r| r.to == "n2")), "{there:?}");
+    std::fs::write(lab.dir.join("stop"), "").unwrap();
+    for mut child in [free, wanted] {
+        assert!(child.wait().unwrap().success());
+    }
+}

@@ -5,6 +5,8 @@
 //! inherits where that was sent, and goes there once it has used enough CPU time to be worth the move; a
 //! process that came home by itself goes back in the same way. Each return and each refusal doubles what it must use before
 //! the next attempt.
+//!
+//! Where Pando chose the place (`best`), it also takes back a process that does little there but make calls that home answers.
 
 pub mod watch;
 
@@ -16,6 +18,12 @@ const MAX_MEMBERS: usize = 16_384;
 const MAX_REASONS: usize = 16;
 /// Attempts that failed, one after the other, after which a process is left where it is.
 const MAX_FAILED: u32 = 6;
+/// So long a process is looked at abroad before it is judged, milliseconds.
+const WINDOW_MS: u64 = 1500;
+/// More calls than this in a second, and less than half of a CPU used: what it does is mostly to wait for home.
+const CALLS_A_SECOND: u64 = 1000;
+/// By how much longer one that was taken home for this stays there than one that came by itself.
+const WAITS_LONGER: u64 = 5;
 /// The most CPU time that a process must use between two attempts.
 const LONGEST_MS: u64 = 30_000;
 
@@ -62,6 +70,10 @@ pub struct Seen {
     pub cpu_ms: u64,
     /// It computes at home, and nobody is moving it.
     pub native: bool,
+    /// Calls that it made abroad and home answered, and CPU time used there, as far as has been reported.
+    pub calls: u64,
+    /// See there.
+    pub cpu_abroad_ms: u64,
 }
 
 /// A move that is due.
@@ -79,6 +91,8 @@ pub struct Going {
     pub family: u32,
     /// It was placed itself, and came home by itself.
     pub back: bool,
+    /// It comes home, where its calls are answered; later it may leave again.
+    pub returns: bool,
 }
 
 /// How a move that was due ended.
@@ -107,6 +121,15 @@ struct Member {
     cpu_ms: u64,
     failed: u32,
     state: State,
+    mark: Option<Mark>,
+}
+
+/// Since when a process is looked at abroad, and what it had done before.
+#[derive(Clone, Copy)]
+struct Mark {
+    at_ms: u64,
+    calls: u64,
+    cpu_abroad_ms: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -114,6 +137,7 @@ enum State {
     Home,
     Going,
     Abroad,
+    Coming,
 }
 
 /// All that are followed.
@@ -150,6 +174,7 @@ impl Follow {
             cpu_ms: p.cpu_ms,
             failed: 0,
             state,
+            mark: None,
         };
         self.members.insert(p.pid, member);
     }
@@ -200,7 +225,8 @@ impl Follow {
     }
 
     /// What is to be done, given all members and their descendants, parents before children. Members that are not among them have ended.
-    pub fn step(&mut self, seen: &[Seen]) -> Vec<Going> {
+    /// `now_ms` is a clock that never goes back.
+    pub fn step(&mut self, now_ms: u64, seen: &[Seen]) -> Vec<Going> {
         let mut due = Vec::new();
         let mut counts = self.counts();
         for s in seen {
@@ -215,7 +241,7 @@ impl Follow {
                 self.members.insert(s.pid, born);
             }
             if let Some(member) = self.members.get_mut(&s.pid) {
-                due.extend(member.look(s));
+                due.extend(member.look(now_ms, s));
             }
         }
         let there: std::collections::BTreeSet<u32> = seen.iter().map(|s| s.pid).collect();
@@ -240,20 +266,30 @@ impl Follow {
             cpu_ms: s.cpu_ms,
             failed: 0,
             state: State::Home,
+            mark: None,
         })
     }
 
     /// Has nobody said otherwise meanwhile?
     pub fn still_goes(&self, going: &Going) -> bool {
-        self.members.get(&going.pid).is_some_and(|m| m.state == State::Going && m.aim == going.aim)
+        self.members.get(&going.pid).is_some_and(|m| match going.returns {
+            true => m.state == State::Coming && m.aim == Aim::Best,
+            false => m.state == State::Going && m.aim == going.aim,
+        })
     }
 
     /// How a move that was due ended.
     pub fn ended(&mut self, pid: u32, how: Ended) {
-        let Some(member) = self.members.get_mut(&pid).filter(|m| m.state == State::Going) else {
-            return;
-        };
+        let Some(member) = self.members.get_mut(&pid) else { return };
         match how {
+            _ if !matches!(member.state, State::Going | State::Coming) => {}
+            Ended::Went if member.state == State::Coming => {
+                // What it does is more likely to go on than to change.
+                member.needs_ms *= WAITS_LONGER;
+                member.rest();
+            }
+            // It is looked at once more.
+            _ if member.state == State::Coming => (member.state, member.mark) = (State::Abroad, None),
             Ended::Went => (member.state, member.failed) = (State::Abroad, 0),
             Ended::NotNow => member.rest(),
             Ended::Failed => {
@@ -281,13 +317,14 @@ impl Follow {
 }
 
 impl Member {
-    fn look(&mut self, s: &Seen) -> Option<Going> {
+    fn look(&mut self, now_ms: u64, s: &Seen) -> Option<Going> {
         self.cpu_ms = s.cpu_ms;
         match self.state {
-            State::Going => return None,
+            State::Going | State::Coming => return None,
             State::Abroad if s.native => self.rest(),
+            State::Abroad => return self.judge(now_ms, s),
             State::Home if !s.native => self.state = State::Abroad,
-            _ => {}
+            State::Home => {}
         }
         let ready = self.state == State::Home && self.aim != Aim::Home && self.failed < MAX_FAILED;
         if !ready || s.cpu_ms < self.used_ms + self.needs_ms {
@@ -305,12 +342,42 @@ impl Member {
             why,
             family: self.family,
             back: self.parent.is_none(),
+            returns: false,
+        })
+    }
+
+    /// Does it do more than to wait for home's answers?
+    fn judge(&mut self, now_ms: u64, s: &Seen) -> Option<Going> {
+        let now = Mark { at_ms: now_ms, calls: s.calls, cpu_abroad_ms: s.cpu_abroad_ms };
+        let Some(mark) = self.mark.filter(|m| m.calls <= s.calls && m.cpu_abroad_ms <= s.cpu_abroad_ms) else {
+            self.mark = Some(now);
+            return None;
+        };
+        let elapsed = now_ms.saturating_sub(mark.at_ms);
+        if elapsed < WINDOW_MS {
+            return None;
+        }
+        self.mark = Some(now);
+        let calls = (s.calls - mark.calls) * 1000 / elapsed;
+        let computes = (s.cpu_abroad_ms - mark.cpu_abroad_ms) * 2 >= elapsed;
+        if self.aim != Aim::Best || calls < CALLS_A_SECOND || computes {
+            return None;
+        }
+        self.state = State::Coming;
+        Some(Going {
+            pid: s.pid,
+            uid: self.uid,
+            aim: Aim::Home,
+            why: format!("it makes {calls} calls a second, which home answers"),
+            family: self.family,
+            back: false,
+            returns: true,
         })
     }
 
     /// It is at home, and must use more before it leaves again.
     fn rest(&mut self) {
-        self.state = State::Home;
+        (self.state, self.mark) = (State::Home, None);
         self.used_ms = self.cpu_ms;
         self.needs_ms = (self.needs_ms * 2).min(LONGEST_MS);
     }
@@ -326,7 +393,7 @@ mod tests {
 
     fn seen(pid: u32, parent: u32, cpu_ms: u64, native: bool) -> Seen {
         let start_time = if parent == 1 { 1 } else { 20 };
-        Seen { pid, start_time, parent, uid: Some(7), cpu_ms, native }
+        Seen { pid, start_time, parent, uid: Some(7), cpu_ms, native, calls: 0, cpu_abroad_ms: 0 }
     }
 
     fn n2() -> Aim {
@@ -338,20 +405,23 @@ mod tests {
         let mut f = Follow::new(100);
         f.placed(placed(10, n2()));
         let mut all = [seen(10, 1, 500, false), seen(11, 10, 0, true), seen(12, 11, 90, true)];
-        assert!(f.step(&all).is_empty());
+        assert!(f.step(0, &all).is_empty());
         assert!(f.explain(12, 20).unwrap().contains("10 ms more"), "{:?}", f.explain(12, 20));
         all[2].cpu_ms = 100;
-        let due = f.step(&all);
-        assert_eq!(due, [Going { pid: 12, uid: 7, aim: n2(), why: "follows 11".into(), family: 10, back: false }]);
-        assert!(f.step(&all).is_empty(), "once");
+        let due = f.step(0, &all);
+        assert_eq!(
+            due,
+            [Going { pid: 12, uid: 7, aim: n2(), why: "follows 11".into(), family: 10, back: false, returns: false }]
+        );
+        assert!(f.step(0, &all).is_empty(), "once");
         f.ended(12, Ended::Went);
         all[2].native = false;
-        assert!(f.step(&all).is_empty());
+        assert!(f.step(0, &all).is_empty());
         // Its parent has ended and it is another's child now: it keeps what it inherited.
         (all[2].native, all[2].cpu_ms, all[2].parent) = (true, 150, 1);
-        assert!(f.step(&[all[0].clone(), all[2].clone()]).is_empty(), "it has just come home");
+        assert!(f.step(0, &[all[0].clone(), all[2].clone()]).is_empty(), "it has just come home");
         all[2].cpu_ms = 350;
-        assert_eq!(f.step(&[all[0].clone(), all[2].clone()]).len(), 1);
+        assert_eq!(f.step(0, &[all[0].clone(), all[2].clone()]).len(), 1);
     }
 
     #[test]
@@ -360,22 +430,22 @@ mod tests {
         f.placed(placed(10, n2()));
         let (mut older, mut other) = (seen(11, 10, 900, true), seen(12, 10, 900, true));
         (older.start_time, other.uid) = (9, None);
-        assert!(f.step(&[seen(10, 1, 500, false), older, other]).is_empty());
+        assert!(f.step(0, &[seen(10, 1, 500, false), older, other]).is_empty());
         f.placed(placed(10, Aim::Home));
-        assert!(f.step(&[seen(10, 1, 5_000, true), seen(13, 10, 900, true)]).is_empty());
+        assert!(f.step(0, &[seen(10, 1, 5_000, true), seen(13, 10, 900, true)]).is_empty());
     }
 
     #[test]
     fn a_process_that_comes_home_by_itself_goes_back_ever_later() {
         let mut f = Follow::new(100);
         f.placed(placed(10, n2()));
-        assert!(f.step(&[seen(10, 1, 500, true)]).is_empty());
-        assert!(f.step(&[seen(10, 1, 699, true)]).is_empty());
-        assert_eq!(f.step(&[seen(10, 1, 700, true)])[0].why, "goes back");
+        assert!(f.step(0, &[seen(10, 1, 500, true)]).is_empty());
+        assert!(f.step(0, &[seen(10, 1, 699, true)]).is_empty());
+        assert_eq!(f.step(0, &[seen(10, 1, 700, true)])[0].why, "goes back");
         f.ended(10, Ended::Went);
-        assert!(f.step(&[seen(10, 1, 1099, true)]).is_empty());
-        assert!(f.step(&[seen(10, 1, 1498, true)]).is_empty());
-        assert_eq!(f.step(&[seen(10, 1, 1499, true)]).len(), 1);
+        assert!(f.step(0, &[seen(10, 1, 1099, true)]).is_empty());
+        assert!(f.step(0, &[seen(10, 1, 1498, true)]).is_empty());
+        assert_eq!(f.step(0, &[seen(10, 1, 1499, true)]).len(), 1);
     }
 
     #[test]
@@ -384,7 +454,7 @@ mod tests {
         f.placed(placed(10, n2()));
         let mut tries = 0;
         for cpu in (500..1_000_000).step_by(50) {
-            for _ in f.step(&[seen(10, 1, cpu, true)]) {
+            for _ in f.step(0, &[seen(10, 1, cpu, true)]) {
                 tries += 1;
                 f.ended(10, Ended::Failed);
             }
@@ -399,10 +469,10 @@ mod tests {
         f.placed(placed(10, n2()));
         let mut stranger = seen(10, 1, 9_000, true);
         stranger.start_time = 77;
-        assert!(f.step(&[stranger]).is_empty());
+        assert!(f.step(0, &[stranger]).is_empty());
         assert!(f.pids().is_empty());
         f.placed(placed(10, n2()));
-        assert!(f.step(&[]).is_empty());
+        assert!(f.step(0, &[]).is_empty());
         assert!(f.pids().is_empty(), "it has ended");
     }
 
@@ -416,7 +486,7 @@ mod tests {
         let mut all = vec![seen(1000, 1, 0, false)];
         all.extend((0..MAX_MEMBERS as u32 + 5).map(|n| seen(2000 + n, 1000, 0, true)));
         all.extend([seen(10, 1, 500, false), child]);
-        f.step(&all);
+        f.step(0, &all);
         f.placed(of(7, 9));
         assert_eq!((f.pids()[&7].len(), &f.pids()[&8][..]), (MAX_MEMBERS, &[10, 11][..]));
         f.forget(11);
@@ -434,7 +504,41 @@ mod tests {
         assert_eq!(f.refused(20, "it is stopped"), 1);
         (0..100).for_each(|n| assert!(f.refused(10, &"x".repeat(n)) > 0));
         assert!(f.refused[&10].len() <= MAX_REASONS + 1);
-        f.step(&[seen(20, 1, 0, false)]);
+        f.step(0, &[seen(20, 1, 0, false)]);
         assert_eq!(f.refused(10, "it is stopped"), 1, "the family has ended");
+    }
+
+    /// Followed abroad for some time: calls and milliseconds of CPU time for each second. Whether it is taken home.
+    fn is_taken_home(aim: Aim, calls: u64, cpu_ms: u64) -> Option<Going> {
+        let mut follow = Follow::new(100);
+        follow.placed(placed(1, aim));
+        (0..100u64).find_map(|i| {
+            let second = i / 20;
+            let s = Seen { calls: calls * second, cpu_abroad_ms: cpu_ms * second, ..seen(1, 1, 500, false) };
+            follow.step(i * 50, &[s]).pop()
+        })
+    }
+
+    #[test]
+    fn what_mostly_waits_for_home_is_taken_there() {
+        let going = is_taken_home(Aim::Best, 6000, 100).unwrap();
+        assert!(going.returns && going.aim == Aim::Home, "{going:?}");
+        assert!(is_taken_home(Aim::Best, 6000, 900).is_none(), "it computes");
+        assert!(is_taken_home(Aim::Best, 300, 100).is_none(), "it sleeps");
+        assert!(is_taken_home(Aim::Node("n2".into()), 6000, 100).is_none(), "somebody wants it there");
+    }
+
+    #[test]
+    fn who_was_taken_home_leaves_later_each_time() {
+        let mut follow = Follow::new(100);
+        follow.placed(placed(1, Aim::Best));
+        let away = |calls| Seen { calls, ..seen(1, 1, 500, false) };
+        assert!(follow.step(0, &[away(0)]).is_empty());
+        let going = follow.step(2000, &[away(9000)]).pop().unwrap();
+        assert!(follow.still_goes(&going));
+        assert!(follow.step(2050, &[away(9000)]).is_empty(), "on its way");
+        follow.ended(1, Ended::Went);
+        assert!(follow.step(2100, &[seen(1, 1, 1499, true)]).is_empty());
+        assert!(!follow.step(2150, &[seen(1, 1, 1500, true)]).pop().unwrap().returns);
     }
 }

@@ -11,7 +11,7 @@ use pando_kernel::procfs;
 use std::collections::{BTreeSet, VecDeque};
 use std::fs;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Between two looks.
 const PERIOD: Duration = Duration::from_millis(50);
@@ -27,6 +27,7 @@ pub async fn keep(node: Arc<Node>) {
         let text = "this kernel does not list children (CONFIG_PROC_CHILDREN): they will not follow their parents";
         return node.events.say(Event::new("node", text));
     }
+    let begun = Instant::now();
     let mut ticks = tokio::time::interval(PERIOD);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -38,7 +39,7 @@ pub async fn keep(node: Arc<Node>) {
         }
         let all = || pids.into_values().flat_map(|of_one_user| look(&node, of_one_user)).collect::<Vec<_>>();
         let seen = tokio::task::block_in_place(all);
-        for going in node.follow().step(&seen) {
+        for going in node.follow().step(begun.elapsed().as_millis() as u64, &seen) {
             let node = node.clone();
             tokio::spawn(async move { go(&node, going).await });
         }
@@ -85,7 +86,9 @@ fn look(node: &Node, pids: Vec<u32>) -> Vec<Seen> {
         let known = node.follow().knows(pid, stat.start_time);
         let uid = if known { None } else { single_user(pid) };
         let (start_time, parent, cpu_ms) = (stat.start_time, stat.parent, stat.cpu_ms);
-        seen.push(Seen { pid, start_time, parent, uid, cpu_ms, native: is_native(node, pid) });
+        let (calls, cpu_abroad_ms) = abroad(node, pid);
+        let native = is_native(node, pid);
+        seen.push(Seen { pid, start_time, parent, uid, cpu_ms, native, calls, cpu_abroad_ms });
         let children = procfs::children(pid as i32).into_iter().map(i32::unsigned_abs);
         queue.extend(children.filter(|c| found.len() < MAX_SEEN && found.insert(*c)));
     }
@@ -97,6 +100,12 @@ pub fn away_under(node: &Node, pid: u32) -> Vec<u32> {
     let me = node.name();
     let is_away = |pid: &u32| node.place_of(*pid) != me;
     look(node, vec![pid]).iter().map(|s| s.pid).filter(|p| *p != pid).filter(is_away).collect()
+}
+
+/// Calls that home answered and CPU time used elsewhere.
+fn abroad(node: &Node, pid: u32) -> (u64, u64) {
+    let table = node.table();
+    table.get(&table.local(pid)).map_or((0, 0), |k| (k.view.calls, k.view.cpu_abroad_ms))
 }
 
 fn is_native(node: &Node, pid: u32) -> bool {
@@ -133,7 +142,7 @@ impl Stat {
 async fn go(node: &Arc<Node>, going: Going) {
     let nodes = node.membership().nodes();
     let dest = match &going.aim {
-        Aim::Home => None,
+        Aim::Home => going.returns.then(|| node.name()),
         Aim::Node(name) => Some(name.clone()),
         // It was away for that reason; who follows goes only where there is more room than at home.
         Aim::Best if going.back => choice::best(&nodes, &node.name()).ok().map(|(name, _)| name),
