@@ -4,7 +4,7 @@ mod liar;
 
 use liar::home::{Visit, calling, can_run};
 use liar::target::Taken;
-use pando_migrate::message::{Down, MAX_FETCH, Run, Up};
+use pando_migrate::message::{Down, File, MAX_FETCH, MAX_NUMBERS, Owners, Run, Up};
 use std::fs::{self, OpenOptions};
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
@@ -43,9 +43,11 @@ fn open(t: &mut Taken, path: &str, flags: i32) -> i32 {
 
 /// The answer to a question about a descriptor: id, size, position.
 fn ask(t: &mut Taken, number: u64, fd: i32) -> Option<(u64, u64, u64)> {
-    t.say(&Up::Ask(number, fd), &[]);
+    t.say(&Up::Ask(number, fd, Owners::Known), &[]);
     t.wait_for(|down, _| match down {
-        Down::Granted { ask, id, size, position, .. } if ask == number => Some(Some((id, size, position))),
+        Down::Granted(ask, file) if ask == number => {
+            Some(Some((file.id, file.size, file.position.expect("it was asked for"))))
+        }
         Down::Refused(ask) if ask == number => Some(None),
         _ => None,
     })
@@ -145,9 +147,12 @@ fn what_has_not_changed_is_known_again() {
     let again = |t: &mut Taken, id: u64| {
         t.say(&Up::Release(id), &[]);
         t.wait_for(|down, _| (down == Down::Forget(id)).then_some(()));
-        t.say(&Up::Ask(id + 1, fd), &[]);
+        t.say(&Up::Ask(id + 1, fd, Owners::Any), &[]);
         t.wait_for(|down, _| match down {
-            Down::Granted { id: new, same_as, .. } => Some((new, same_as)),
+            Down::Granted(_, file) => {
+                assert_eq!((file.position, file.numbers), (None, Vec::new()), "nobody wanted to know");
+                Some((file.id, file.same_as))
+            }
             _ => None,
         })
     };
@@ -238,12 +243,12 @@ fn asking(test: &str) -> Option<Visit> {
         assert_eq!((nr, args[0], args[3]), (libc::SYS_pread64 as u64, 5, 0x22));
         visit.reply(seq, 4096);
     }
-    visit.wait_for(|up, _| (up == Up::Ask(1, 5)).then_some(()));
+    visit.wait_for(|up, _| (up == Up::Ask(1, 5, Owners::Any)).then_some(()));
     Some(visit)
 }
 
 fn granted(id: u64, size: u64) -> Down {
-    Down::Granted { ask: 1, id, size, position: 0, same_as: None }
+    Down::Granted(1, File { id, size, position: Some(0), numbers: Vec::new(), same_as: None })
 }
 
 /// The same; it has the file and has asked for its beginning.
@@ -303,6 +308,10 @@ fn a_home_that_gives_what_nobody_asked_for() {
         visit.say(&granted(1, size), &[]);
         visit.refuses("file 1 of");
     }
+    let Some(mut visit) = asking(test) else { return };
+    let numbers = (0..=MAX_NUMBERS as i32).collect();
+    visit.say(&Down::Granted(1, File { id: 1, size: 9, position: Some(0), numbers, same_as: None }), &[]);
+    visit.refuses("file 1 with 65 descriptors");
     // Bytes that come after the end.
     let Some(mut visit) = fetching(test) else { return };
     visit.say(&Down::Forget(1), &[]);
@@ -323,10 +332,9 @@ fn files_of_odd_sizes() {
     visit.ends_content();
     let Some(mut visit) = asking("files_of_odd_sizes") else { return };
     // As large as can be, with the position where no file reaches.
-    visit.say(
-        &Down::Granted { ask: 1, id: u64::MAX, size: i64::MAX as u64, position: u64::MAX, same_as: Some(u64::MAX) },
-        &[],
-    );
+    let (max, size) = (u64::MAX, i64::MAX as u64);
+    let file = File { id: max, size, position: Some(max), numbers: vec![-1, 5, 5, i32::MAX], same_as: Some(max) };
+    visit.say(&Down::Granted(1, file), &[]);
     visit.wait_for(|up, _| matches!(up, Up::Fetch(u64::MAX, 0, _)).then_some(()));
     visit.ends_content();
 }

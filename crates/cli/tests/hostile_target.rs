@@ -5,7 +5,7 @@ mod liar;
 use liar::Stage;
 use liar::target::{Taken, connected, prepared};
 use pando_migrate::channel::ChannelError;
-use pando_migrate::message::{Context, Down, MAX_MAP_CALLS, MapCall, Run, Up};
+use pando_migrate::message::{Context, Down, MAX_MAP_CALLS, MapCall, Owners, Run, Up};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::time::{Duration, Instant};
@@ -254,7 +254,7 @@ fn any_messages(t: &mut Taken, changes: &[(u8, u16, u8)]) {
         Up::Thread(tid, context),
         Up::Frozen { timers: t.timers, cpu_ns: 5 },
         Up::Usage(7, vec![(tid, 0), (1, 3)]),
-        Up::Ask(3, 1),
+        Up::Ask(3, 1, Owners::Unknown),
         Up::Position(1, 4),
         Up::Fetch(1, 2, 3),
         Up::Release(1),

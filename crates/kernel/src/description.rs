@@ -3,7 +3,7 @@
 use crate::check;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// Its status flags (F_GETFL).
 pub fn flags(fd: &impl AsRawFd) -> io::Result<i32> {
@@ -29,6 +29,14 @@ pub fn same_table(one: i32, other: i32) -> bool {
     const KCMP_FILES: libc::c_int = 2;
     // SAFETY: plain numbers.
     unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_FILES, 0, 0) == 0 }
+}
+
+/// Is our descriptor one of the same open file description as descriptor `fd` of thread `tid` (kcmp(2))?
+pub fn is_same(ours: RawFd, tid: i32, fd: i32) -> io::Result<bool> {
+    const KCMP_FILE: libc::c_int = 0;
+    // SAFETY: plain numbers.
+    Ok(check(unsafe { libc::syscall(libc::SYS_kcmp, libc::getpid(), tid, KCMP_FILE, i64::from(ours), i64::from(fd)) })?
+        == 0)
 }
 
 /// The kind of its file system (`f_type` of statfs(2)).

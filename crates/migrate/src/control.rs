@@ -89,6 +89,9 @@ pub struct DeputyOrder {
     /// For tests: where files say in which phase to stand still (hold.rs).
     #[serde(default)]
     pub holds: Option<String>,
+    /// For tests: the processes of this pid namespace are all there are (owners.rs).
+    #[serde(default)]
+    pub whole_machine: bool,
 }
 
 /// The order a daemon gives on standard input to `pando __guest`; descriptor 3 is the accepted, still

@@ -25,6 +25,8 @@ pub const GRANT_MS: u64 = 500;
 pub const DRIFT_MS: u64 = 100;
 /// Most files whose content the guest's side may have at a time.
 pub const MAX_FILES: usize = 64;
+/// Most descriptors of one process for one open file description that are followed.
+pub const MAX_NUMBERS: usize = 64;
 /// Most bytes of one file that may be on their way or asked for.
 pub const MAX_FETCH: u64 = 16 << 20;
 
@@ -224,6 +226,34 @@ pub struct Run {
 /// Bytes that lie together.
 pub type Span = (u64, u32);
 
+/// A file at home of which reads may be answered abroad.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(bolero::TypeGenerator))]
+pub struct File {
+    /// Its name from now on; one that has been given before if that file was meant.
+    pub id: u64,
+    /// Bytes in it.
+    pub size: u64,
+    /// Where the descriptor stands. None: others can move it, or nobody wanted to know.
+    pub position: Option<u64>,
+    /// Home has looked: nobody else has the open file description, and these are all of the process's own descriptors of it.
+    pub numbers: Vec<i32>,
+    /// It is as it was when this one was let go.
+    pub same_as: Option<u64>,
+}
+
+/// What the guest's side knows of who can move a descriptor's position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(bolero::TypeGenerator))]
+pub enum Owners {
+    /// It does not matter: reads say where.
+    Any,
+    /// The process alone, by descriptors that are known: it opened it while abroad.
+    Known,
+    /// Nothing: home is to look.
+    Unknown,
+}
+
 /// Home to guest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(bolero::TypeGenerator))]
@@ -280,18 +310,7 @@ pub enum Down {
     /// Let it go on.
     Resume,
     /// The answer to `Ask` number `ask`: as long as home has not said `Forget`, and confirms it again and again, nobody changes this file.
-    Granted {
-        /// Which question.
-        ask: u64,
-        /// Its name from now on; one that has been given before if that file was meant.
-        id: u64,
-        /// Bytes in it.
-        size: u64,
-        /// Where the descriptor stands.
-        position: u64,
-        /// It is as it was when this one was let go.
-        same_as: Option<u64>,
-    },
+    Granted(u64, File),
     /// The file of question `ask` can't be had.
     Refused(u64),
     /// Bytes of a file (in the body) at this offset, as asked for.
@@ -386,7 +405,7 @@ pub enum Up {
         cpu_ns: u64,
     },
     /// May reads of this descriptor be answered here? (The number of the question, counted up from 1.)
-    Ask(u64, i32),
+    Ask(u64, i32, Owners),
     /// This descriptor stands there: reads were answered here.
     Position(i32, u64),
     /// Bytes of a file, please: which, from where, how many.

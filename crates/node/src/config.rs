@@ -130,6 +130,8 @@ pub struct LoadSource {
 pub struct Test {
     /// Helpers stand still in the phases that files in the state's directory `holds` name.
     pub holds: bool,
+    /// The processes that this node sees are taken for all there are, though it is in a pid namespace.
+    pub whole_machine: bool,
 }
 
 impl Default for Config {

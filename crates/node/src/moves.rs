@@ -190,6 +190,7 @@ async fn start_deputy(node: &Arc<Node>, wanted: &Wanted, request: u64) {
         reason: wanted.reason.clone(),
         limits: node.config.limits.clone(),
         holds: node.holds(),
+        whole_machine: node.config.test.whole_machine,
     };
     let mut child = match helper::spawn(node, "__deputy", &order, None).await {
         Ok(child) => child,

@@ -73,6 +73,7 @@ pub fn connected(stage: Stage) -> (Stage, Child, Helper, Channel) {
         reason: "test".into(),
         limits: stage.limits.clone(),
         holds: None,
+        whole_machine: false,
     };
     let mut command = Command::new(pando());
     let order = serde_json::to_string(&order).unwrap();

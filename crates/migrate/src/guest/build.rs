@@ -468,6 +468,9 @@ impl Guest {
         at("registers", thread.tracee.set_registers(&sane(&regs, base)))?;
         at("extended state", thread.tracee.set_xstate(xstate))?;
         at("mask", thread.tracee.set_signal_mask(context.mask))?;
+        if let Some(seq) = context.in_call {
+            self.files_find(seq, regs.orig_rax, &args);
+        }
         for info in &context.undelivered {
             self.take_signal(tid, info)?;
         }

@@ -344,7 +344,7 @@ impl Guest {
                 Ok(())
             }
             Down::ComeHome => self.begin_leaving(),
-            Down::Granted { ask, id, size, position, same_as } => self.on_granted(ask, id, size, position, same_as),
+            Down::Granted(ask, file) => self.on_granted(ask, &file),
             Down::Refused(ask) => self.on_refused(ask),
             Down::FileData(id, offset) => self.keep_file_data(id, offset, body),
             Down::Forget(id) => self.on_forget(id),

@@ -172,7 +172,7 @@ impl Deputy {
             Up::Mapped(calls) => self.on_mapped(&calls),
             Up::Written(runs) => self.on_written(&runs, &body),
             Up::WantHome(reason) => self.come_home_for(&said(&reason)),
-            Up::Ask(ask, fd) => self.on_ask(ask, fd),
+            Up::Ask(ask, fd, owners) => self.on_ask(ask, fd, owners),
             Up::Position(fd, at) => self.on_position(fd, at),
             Up::Fetch(id, from, len) => self.on_fetch(id, from, len),
             Up::Release(id) => self.on_release(id),

@@ -1,8 +1,9 @@
 //! Files at home of which the guest's side may answer reads: leases, their end, and the bytes (docs/engine.md, Files).
 
+use super::owners::Looks;
 use super::{Deputy, Result};
 use crate::control::Io;
-use crate::message::{CHUNK, DRIFT_MS, Down, GRANT_MS, MAX_FETCH, MAX_FILES};
+use crate::message::{CHUNK, DRIFT_MS, Down, File as Given, GRANT_MS, MAX_FETCH, MAX_FILES, MAX_NUMBERS, Owners};
 use pando_kernel::lease::ReadLease;
 use pando_kernel::{description, pidfd, procfs};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -89,7 +90,8 @@ pub(crate) struct Files {
     asleep: Option<Instant>,
     /// Descriptors that were granted.
     descriptors: BTreeSet<i32>,
-    /// Does another process have the same descriptors (CLONE_FILES)? Asked once: one that is made later is made at home.
+    looks: Looks,
+    /// Does another process have the same descriptors (CLONE_FILES), or a thread other ones? Asked once: what is made later is made at home.
     shared: Option<bool>,
     /// Has the process files watched (inotify, fanotify)? Asked once; what it makes later is a call of its own.
     watches: Option<bool>,
@@ -103,6 +105,14 @@ impl Files {
     /// The process made this call.
     pub fn note_call(&mut self, nr: u64, ret: i64) {
         self.io.count(nr, ret);
+        match i64::try_from(nr) {
+            // Descriptors, or errors.
+            Ok(libc::SYS_dup | libc::SYS_dup2 | libc::SYS_dup3 | libc::SYS_fcntl) => {
+                self.descriptors.extend(i32::try_from(ret).ok());
+            }
+            Ok(libc::SYS_close_range) => self.shared = None,
+            _ => {}
+        }
         let watching = [libc::SYS_inotify_init, libc::SYS_inotify_init1, libc::SYS_fanotify_init];
         if watching.contains(&(nr as i64)) {
             self.watches = Some(true);
@@ -151,33 +161,35 @@ fn is_as_granted(lease: &ReadLease, stamp: &Stamp) -> bool {
     lease.is_whole() && Stamp::of(lease.file()).is_ok_and(|now| now == *stamp)
 }
 
-/// With its parent or a child: who else would have been made with CLONE_FILES.
+/// With its parent or a child: who else would have been made with CLONE_FILES. Or do its threads have several tables?
 fn shares_descriptors(pid: i32) -> bool {
-    procfs::family(pid).into_iter().any(|other| description::same_table(pid, other))
+    let own =
+        procfs::threads(pid).is_ok_and(|all| all.into_iter().all(|t| t == pid || description::same_table(pid, t)));
+    !own || procfs::family(pid).into_iter().any(|other| description::same_table(pid, other))
 }
 
 /// A file of the process that may be granted.
 struct Candidate {
     file: File,
-    position: u64,
+    position: Option<u64>,
+    numbers: Vec<i32>,
     stamp: Stamp,
 }
 
 impl Deputy {
     /// The guest's side wants to answer reads of this descriptor.
-    pub(super) fn on_ask(&mut self, ask: u64, fd: i32) -> Result<()> {
+    pub(super) fn on_ask(&mut self, ask: u64, fd: i32, owners: Owners) -> Result<()> {
         self.mind_leases()?;
-        let answer = match self.look_at(fd) {
-            Ok(candidate) => {
-                self.files.descriptors.insert(fd);
-                self.grant(ask, candidate)
-            }
-            Err(_) => Down::Refused(ask),
-        };
+        let given = self.look_at(fd, owners).ok().and_then(|candidate| {
+            self.files.descriptors.insert(fd);
+            self.files.descriptors.extend(&candidate.numbers);
+            self.grant(candidate)
+        });
+        let answer = given.map_or(Down::Refused(ask), |given| Down::Granted(ask, given));
         self.tell(&answer, &[])
     }
 
-    fn look_at(&mut self, fd: i32) -> io::Result<Candidate> {
+    fn look_at(&mut self, fd: i32, owners: Owners) -> io::Result<Candidate> {
         let refused = || io::Error::from(io::ErrorKind::Unsupported);
         let process = match self.files.process.take() {
             Some(process) => process,
@@ -194,7 +206,6 @@ impl Deputy {
         if !theirs.metadata()?.is_file() {
             return Err(refused());
         }
-        let position = description::position(&theirs)?;
         let stamp = Stamp::of(&theirs)?;
         if self.files.watches.is_none() {
             self.files.watches = Some(self.watches_files());
@@ -205,11 +216,21 @@ impl Deputy {
         if self.files.watches == Some(true) || self.files.shared == Some(true) {
             return Err(refused());
         }
-        let file = description::open_anew(&theirs.into(), flags)?;
+        let theirs = theirs.into();
+        let file = description::open_anew(&theirs, flags)?;
         if !Stamp::of(&file)?.is_same_file(&stamp) {
             return Err(refused());
         }
-        Ok(Candidate { file, position, stamp })
+        let numbers = match owners {
+            Owners::Unknown => {
+                let found = self.files.looks.numbers(self.pid, &theirs, self.order.whole_machine);
+                found.filter(|n| n.len() <= MAX_NUMBERS)
+            }
+            Owners::Known => Some(Vec::new()),
+            Owners::Any => None,
+        };
+        let position = numbers.as_ref().map(|_| description::position(&theirs)).transpose()?;
+        Ok(Candidate { file, position, numbers: numbers.unwrap_or_default(), stamp })
     }
 
     /// One that has would see us open and read them.
@@ -221,28 +242,26 @@ impl Deputy {
         fs::read_dir(format!("/proc/{}/fd", self.pid)).is_ok_and(|all| all.flatten().any(watches))
     }
 
-    fn grant(&mut self, ask: u64, candidate: Candidate) -> Down {
-        let Candidate { file, position, stamp } = candidate;
+    fn grant(&mut self, candidate: Candidate) -> Option<Given> {
+        let Candidate { file, position, numbers, stamp } = candidate;
         let files = &mut self.files;
-        if let Some((id, known)) = files.granted.iter().find(|(_, g)| g.stamp.is_same_file(&stamp)) {
-            return match known.standing {
-                Standing::Granted(_) => Down::Granted { ask, id: *id, size: known.stamp.size, position, same_as: None },
-                _ => Down::Refused(ask),
-            };
+        if let Some((&id, known)) = files.granted.iter().find(|(_, g)| g.stamp.is_same_file(&stamp)) {
+            let given = Given { id, size: known.stamp.size, position, numbers, same_as: None };
+            return matches!(known.standing, Standing::Granted(_)).then_some(given);
         }
         let overdue = files.granted.values().any(|g| matches!(g.standing, Standing::Overdue));
         if overdue || files.late >= TOO_LATE || files.granted.len() >= MAX_FILES {
-            return Down::Refused(ask);
+            return None;
         }
-        let granted = ReadLease::take(file).and_then(|lease| Ok((Stamp::of(lease.file())?, lease)));
-        let Ok((stamp, lease)) = granted else { return Down::Refused(ask) };
+        let lease = ReadLease::take(file).ok()?;
+        let stamp = Stamp::of(lease.file()).ok()?;
         files.last += 1;
         let same_as = files.remembered.iter().find(|r| r.1 == stamp).map(|r| r.0);
         files.remembered.retain(|r| !r.1.is_same_file(&stamp));
         let size = stamp.size;
         let new = Granted { stamp, standing: Standing::Granted(lease), wanted: VecDeque::new(), tries: 0 };
         files.granted.insert(files.last, new);
-        Down::Granted { ask, id: files.last, size, position, same_as }
+        Some(Given { id: files.last, size, position, numbers, same_as })
     }
 
     /// Reads were answered abroad: the descriptor stands there.

@@ -11,6 +11,7 @@ mod fork;
 mod freeze;
 mod memory;
 mod offer;
+mod owners;
 mod resume;
 mod signals;
 mod start;

@@ -12,29 +12,31 @@ pub(crate) enum Effect {
     None,
     /// It may move their positions while it runs.
     Uses(Vec<i32>),
-    /// The first one gets a second owner; the number of the second one, if any, comes to mean the same.
-    Shares(i32, Option<i32>),
+    /// It opens a file: one whose reads can be answered here?
+    Opens(bool),
+    /// The first one gets a duplicate: of the second number, or of the one that it returns.
+    Dup(i32, Option<i32>),
     /// Each may get a second owner.
     SharesAll,
-    /// They are closed, or change their nature.
+    /// They are closed, or nothing is known of them any more.
     Ends(RangeInclusive<i32>),
+    /// It changes its nature, and that of its duplicates.
+    Changes(i32),
     /// It does not bear that anyone else has a hold on a file: all are let go first.
     LetGo,
 }
 
-/// Is a descriptor that was opened with these flags one whose reads can be answered here?
-pub(crate) fn reads_only(flags: u64) -> bool {
-    let odd = libc::O_ACCMODE | libc::O_PATH | libc::O_DIRECT | libc::O_DIRECTORY | libc::O_TRUNC;
-    flags as i32 & odd == libc::O_RDONLY
+impl Effect {
+    /// Does such a call return a new descriptor?
+    pub fn makes_one(&self) -> bool {
+        matches!(self, Effect::Opens(_) | Effect::Dup(..))
+    }
 }
 
-/// The flags of an open whose result is known by them.
-pub(crate) fn opens(nr: u64, args: &[u64; 6]) -> Option<u64> {
-    match nr as i64 {
-        libc::SYS_open => Some(args[1]),
-        libc::SYS_openat => Some(args[2]),
-        _ => None,
-    }
+/// Is a descriptor that was opened with these flags one whose reads can be answered here?
+fn reads_only(flags: u64) -> bool {
+    let odd = libc::O_ACCMODE | libc::O_PATH | libc::O_DIRECT | libc::O_DIRECTORY | libc::O_TRUNC;
+    flags as i32 & odd == libc::O_RDONLY
 }
 
 /// An opener that will not wait for a lease is told that the file is busy: none may be in its way. One that truncates may break none.
@@ -50,28 +52,36 @@ pub(crate) fn effect(nr: u64, args: &[u64; 6], control: bool) -> Effect {
     match nr {
         libc::SYS_open if impatient(args[1]) => Effect::LetGo,
         libc::SYS_openat if impatient(args[2]) => Effect::LetGo,
-        libc::SYS_open | libc::SYS_openat => Effect::None,
+        libc::SYS_open => Effect::Opens(reads_only(args[1])),
+        libc::SYS_openat => Effect::Opens(reads_only(args[2])),
         libc::SYS_openat2 | libc::SYS_open_by_handle_at => Effect::LetGo,
         // Whoever waits for the end of the process may want to write.
         libc::SYS_exit_group => Effect::LetGo,
         // Who watches files would see ours opened and closed.
         libc::SYS_inotify_init | libc::SYS_inotify_init1 | libc::SYS_fanotify_init => Effect::LetGo,
         libc::SYS_close => Effect::Ends(fd(0)..=fd(0)),
+        libc::SYS_close_range if args[2] & !u64::from(libc::CLOSE_RANGE_UNSHARE | libc::CLOSE_RANGE_CLOEXEC) != 0 => {
+            Effect::None
+        }
+        // From now on a number may mean another descriptor to another thread.
+        libc::SYS_unshare => Effect::Ends(i32::MIN..=i32::MAX),
+        libc::SYS_close_range if args[2] as u32 & libc::CLOSE_RANGE_UNSHARE != 0 => Effect::Ends(i32::MIN..=i32::MAX),
         libc::SYS_close_range if args[2] as u32 & libc::CLOSE_RANGE_CLOEXEC != 0 => Effect::None,
         libc::SYS_close_range => {
             let most = |value: u64| i32::try_from(value as u32).unwrap_or(i32::MAX);
             Effect::Ends(most(args[0])..=most(args[1]))
         }
-        libc::SYS_dup => Effect::Shares(fd(0), None),
-        libc::SYS_dup2 | libc::SYS_dup3 => Effect::Shares(fd(0), Some(fd(1))),
+        libc::SYS_dup => Effect::Dup(fd(0), None),
+        libc::SYS_dup2 | libc::SYS_dup3 if fd(0) == fd(1) => Effect::None,
+        libc::SYS_dup2 | libc::SYS_dup3 => Effect::Dup(fd(0), Some(fd(1))),
         libc::SYS_fcntl => match fd(1) {
-            libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => Effect::Shares(fd(0), None),
-            libc::F_SETFL => Effect::Ends(fd(0)..=fd(0)),
+            libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => Effect::Dup(fd(0), None),
+            libc::F_SETFL => Effect::Changes(fd(0)),
             libc::F_SETLEASE => Effect::LetGo,
             _ => Effect::None,
         },
         libc::SYS_sendmsg | libc::SYS_sendmmsg if !control => Effect::None,
-        libc::SYS_sendmsg | libc::SYS_sendmmsg | libc::SYS_pidfd_getfd | libc::SYS_unshare => Effect::SharesAll,
+        libc::SYS_sendmsg | libc::SYS_sendmmsg | libc::SYS_pidfd_getfd => Effect::SharesAll,
         libc::SYS_clone | libc::SYS_clone3 if crate::home::is_thread(args[0]) => Effect::None,
         libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => Effect::SharesAll,
         libc::SYS_sendfile => Effect::Uses(vec![fd(0), fd(1)]),
@@ -96,9 +106,14 @@ mod tests {
 
     #[test]
     fn who_shares_and_who_ends() {
-        assert_eq!(of(libc::SYS_dup2, &[5, 7]), Effect::Shares(5, Some(7)));
-        assert_eq!(of(libc::SYS_fcntl, &[5, libc::F_DUPFD_CLOEXEC as u64, 9]), Effect::Shares(5, None));
-        assert_eq!(of(libc::SYS_fcntl, &[5, libc::F_SETFL as u64, 0]), Effect::Ends(5..=5));
+        assert_eq!(of(libc::SYS_dup2, &[5, 7]), Effect::Dup(5, Some(7)));
+        assert_eq!(of(libc::SYS_dup2, &[5, 5]), Effect::None);
+        assert_eq!(of(libc::SYS_fcntl, &[5, libc::F_DUPFD_CLOEXEC as u64, 9]), Effect::Dup(5, None));
+        assert_eq!(of(libc::SYS_fcntl, &[5, libc::F_SETFL as u64, 0]), Effect::Changes(5));
+        assert_eq!(
+            of(libc::SYS_close_range, &[3, 4, u64::from(libc::CLOSE_RANGE_UNSHARE)]),
+            Effect::Ends(i32::MIN..=i32::MAX)
+        );
         assert_eq!(of(libc::SYS_fcntl, &[5, libc::F_GETFL as u64]), Effect::None);
         assert_eq!(of(libc::SYS_close_range, &[3, u64::from(u32::MAX), 0]), Effect::Ends(3..=i32::MAX));
         assert_eq!(of(libc::SYS_clone, &[17]), Effect::SharesAll);
@@ -112,9 +127,9 @@ mod tests {
     #[test]
     fn only_the_impatient_are_feared() {
         let (write, now) = (libc::O_WRONLY as u64, libc::O_NONBLOCK as u64);
-        assert_eq!(of(libc::SYS_openat, &[0, 0, write]), Effect::None);
+        assert_eq!(of(libc::SYS_openat, &[0, 0, write]), Effect::Opens(false));
         assert_eq!(of(libc::SYS_openat, &[0, 0, write | now]), Effect::LetGo);
-        assert_eq!(of(libc::SYS_open, &[0, now]), Effect::None);
+        assert_eq!(of(libc::SYS_open, &[0, now]), Effect::Opens(true));
         assert_eq!(of(libc::SYS_open, &[0, libc::O_TRUNC as u64]), Effect::LetGo);
     }
 

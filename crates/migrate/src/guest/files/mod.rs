@@ -2,6 +2,7 @@
 
 mod ahead;
 mod budget;
+mod description;
 mod descriptors;
 mod effect;
 mod grant;
@@ -9,7 +10,7 @@ mod reads;
 mod store;
 
 use super::{Guest, GuestError, Held, Result, Stage};
-use crate::message::{MAX_FETCH, MAX_FILES, Up};
+use crate::message::{File, MAX_FETCH, MAX_FILES, MAX_NUMBERS, Up};
 use descriptors::Descriptors;
 use effect::Effect;
 use grant::Grant;
@@ -86,8 +87,12 @@ impl Files {
 
 impl Guest {
     /// Home has granted a file.
-    pub(super) fn on_granted(&mut self, ask: u64, id: u64, size: u64, at: u64, same_as: Option<u64>) -> Result<()> {
+    pub(super) fn on_granted(&mut self, ask: u64, file: &File) -> Result<()> {
+        let File { id, size, position, same_as, ref numbers } = *file;
         let files = &mut self.files;
+        if numbers.len() > MAX_NUMBERS {
+            return Err(wrong(format!("file {id} with {} descriptors", numbers.len())));
+        }
         let Some(sent) = files.asks.remove(&ask) else { return Err(wrong(format!("an answer to question {ask}"))) };
         match files.granted.get(&id) {
             Some(known) if known.size == size => {}
@@ -99,7 +104,7 @@ impl Guest {
             _ => return Err(wrong(format!("file {id} of {size} bytes"))),
         }
         files.grant.confirm(sent);
-        let wanted = files.descriptors.granted(ask, id, at);
+        let wanted = files.descriptors.granted(ask, id, position, numbers, clock::boottime_ns());
         if !wanted && !files.descriptors.has_file(id) {
             self.release(id)?;
         } else if !self.files.is_live(id) {
@@ -190,13 +195,21 @@ impl Guest {
                 self.release(id)?;
             }
         }
-        for id in self.files.descriptors.call_goes(seq, &effect) {
+        for id in self.files.descriptors.call_goes(seq, &effect, clock::boottime_ns()) {
             self.release(id)?;
         }
         if effect != Effect::None {
             self.files.calls.insert(seq, effect);
         }
         Ok(())
+    }
+
+    /// A call that was on its way before this side came to be.
+    pub(super) fn files_find(&mut self, seq: u64, nr: u64, args: &[u64; 6]) {
+        let effect = effect::effect(nr, args, true);
+        // Nothing is known yet that it could end.
+        self.files.descriptors.call_goes(seq, &effect, clock::boottime_ns());
+        self.files.calls.insert(seq, effect);
     }
 
     /// Must the call wait until it is known what else is granted, which it does not bear?
@@ -228,15 +241,13 @@ impl Guest {
     pub(super) fn files_after(&mut self, seq: u64, held: &Held, ret: Option<i64>) -> Result<()> {
         let full = reads::is_full(held, ret.unwrap_or(0));
         let effect = self.files.calls.remove(&seq).unwrap_or(Effect::None);
-        for id in self.files.descriptors.call_returns(seq, &effect, full) {
+        let new = ret.and_then(|fd| i32::try_from(fd).ok()).filter(|fd| *fd >= 0 && effect.makes_one());
+        self.tell_positions()?;
+        for id in self.files.descriptors.call_returns(seq, &effect, new, full, clock::boottime_ns()) {
             self.release(id)?;
         }
         if let Some(fd) = reads::by_offset(held).filter(|_| full) {
             self.files.descriptors.read_elsewhere(fd);
-        }
-        match (effect::opens(held.nr, &held.args), ret.and_then(|fd| i32::try_from(fd).ok()).filter(|fd| *fd >= 0)) {
-            (Some(flags), Some(fd)) if effect::reads_only(flags) => self.files.descriptors.opened(fd),
-            _ => {}
         }
         Ok(())
     }

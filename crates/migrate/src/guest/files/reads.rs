@@ -2,7 +2,7 @@
 
 use super::Granted;
 use super::ahead::LARGEST;
-use super::descriptors::{Choice, Place};
+use super::description::{Choice, Place};
 use crate::area::Backing;
 use crate::guest::faults::CLUSTER;
 use crate::guest::{Guest, Held, Result, Stage, at};
@@ -113,9 +113,9 @@ impl Guest {
         let (id, from) = match self.files.descriptors.read(wanted.fd, wanted.offset, now) {
             Choice::Forward => return Ok(Done::Not),
             Choice::Wait => return Ok(Done::Waits),
-            Choice::Ask(ask) => {
+            Choice::Ask(ask, owners) => {
                 self.files.asks.insert(ask, now);
-                self.send(&Up::Ask(ask, wanted.fd), &[])?;
+                self.send(&Up::Ask(ask, wanted.fd, owners), &[])?;
                 return Ok(Done::Waits);
             }
             Choice::Serve(id, from) => (id, from),
