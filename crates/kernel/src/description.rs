@@ -60,19 +60,25 @@ pub fn open_anew(fd: &OwnedFd, flags: i32) -> io::Result<File> {
     }
 }
 
-/// Reads at `offset` what is in memory already. An error of kind WouldBlock: the disk has to be asked; it has been asked to bring `len` bytes.
-pub fn read_at_once(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+/// Reads at `offset` what is in memory already, at most `most` bytes, behind what `into` has. An error of kind WouldBlock: the disk has to be asked; it has
+/// been asked to bring them.
+pub fn read_at_once(file: &File, into: &mut Vec<u8>, most: usize, offset: u64) -> io::Result<usize> {
     const RWF_NOWAIT: i32 = 8;
-    let part = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
-    // SAFETY: `part` describes `buf`, which lives through the call.
+    into.reserve(most);
+    let free = into.spare_capacity_mut();
+    let most = most.min(free.len());
+    let part = libc::iovec { iov_base: free.as_mut_ptr().cast(), iov_len: most };
+    // SAFETY: `part` describes memory of ours, to which the kernel writes.
     let got = unsafe { libc::preadv2(file.as_raw_fd(), &raw const part, 1, offset as i64, RWF_NOWAIT) };
     match check(got as i64) {
-        Ok(got) => Ok(got as usize),
+        Ok(got) => {
+            // SAFETY: so many bytes have been written.
+            unsafe { into.set_len(into.len() + got as usize) };
+            Ok(got as usize)
+        }
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
             // SAFETY: no pointers.
-            unsafe {
-                libc::posix_fadvise(file.as_raw_fd(), offset as i64, buf.len() as i64, libc::POSIX_FADV_WILLNEED)
-            };
+            unsafe { libc::posix_fadvise(file.as_raw_fd(), offset as i64, most as i64, libc::POSIX_FADV_WILLNEED) };
             Err(e)
         }
         Err(e) => Err(e),

@@ -40,6 +40,19 @@ pub fn hung_up(socket: RawFd) -> bool {
     n > 0 && p.revents & (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) != 0
 }
 
+/// Receives at most `most` bytes behind what `into` has, into memory that nobody has to fill with zeros first. 0: the other end has closed.
+pub fn receive(socket: RawFd, into: &mut Vec<u8>, most: usize) -> io::Result<usize> {
+    into.reserve(most);
+    let free = into.spare_capacity_mut();
+    let most = most.min(free.len());
+    // SAFETY: `free` is memory of ours of at least `most` bytes, to which the kernel writes; so many as it says have been written.
+    unsafe {
+        let got = crate::check(libc::recv(socket, free.as_mut_ptr().cast(), most, 0) as i64)? as usize;
+        into.set_len(into.len() + got);
+        Ok(got)
+    }
+}
+
 /// Reads and forgets whatever a signalfd or eventfd holds.
 pub fn drain(fd: RawFd) {
     let mut buf = [0u8; 1024];

@@ -6,6 +6,7 @@
 use crate::message::{MAX_BODY, MAX_HEAD};
 use crate::seal::{Forged, Seal, Side, TAG};
 use crate::squeeze::{self, Squeeze};
+use pando_kernel::poll::receive;
 use rustls::Connection;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -73,7 +74,6 @@ struct Arriving {
     squeezed: bool,
     /// Body, head and tag, as far as they are here.
     data: Vec<u8>,
-    have: usize,
 }
 
 const HEADER: usize = 8;
@@ -161,19 +161,52 @@ impl Channel {
     /// Queues a frame and sends as much as the socket takes.
     pub fn send<T: Serialize>(&mut self, head: &T, body: &[&[u8]]) -> Result<(), ChannelError> {
         let head = postcard::to_stdvec(head).map_err(|e| ChannelError::Invalid(e.to_string()))?;
-        let squeezed = self.squeeze.body(body, || pando_kernel::poll::delivery_rate(self.tcp.as_raw_fd()));
-        let whole = squeezed.as_deref();
-        let body = whole.as_ref().map_or(body, std::slice::from_ref);
         let length: usize = body.iter().map(|b| b.len()).sum();
-        let header = header(head.len(), length, squeezed.is_some());
-        self.out.reserve(HEADER + length + head.len() + TAG);
-        self.out.extend_from_slice(&header);
-        let begin = self.out.len();
+        let begin = self.begin(length + head.len());
         for part in body {
             self.out.extend_from_slice(part);
         }
-        self.out.extend_from_slice(&head);
-        let tag = self.sealing.close(&self.tls, &header, &mut self.out[begin..])?;
+        self.finish(begin, &head)
+    }
+
+    /// The same with a body that `body` writes behind what is there, at most `most` bytes: it is not copied. The inner error is `body`'s.
+    pub fn send_made<T: Serialize>(
+        &mut self,
+        head: &T,
+        most: usize,
+        body: impl FnOnce(&mut Vec<u8>) -> io::Result<()>,
+    ) -> Result<io::Result<()>, ChannelError> {
+        let head = postcard::to_stdvec(head).map_err(|e| ChannelError::Invalid(e.to_string()))?;
+        let begin = self.begin(most + head.len());
+        match body(&mut self.out) {
+            Ok(()) => self.finish(begin, &head).map(Ok),
+            Err(e) => {
+                self.out.truncate(begin);
+                Ok(Err(e))
+            }
+        }
+    }
+
+    /// Room for a frame, and for its header.
+    fn begin(&mut self, length: usize) -> usize {
+        self.out.reserve(HEADER + length + TAG);
+        self.out.extend_from_slice(&[0; HEADER]);
+        self.out.len() - HEADER
+    }
+
+    /// Sends the frame whose body is behind the room for its header, at `begin`.
+    fn finish(&mut self, begin: usize, head: &[u8]) -> Result<(), ChannelError> {
+        let body = begin + HEADER;
+        let line = || pando_kernel::poll::delivery_rate(self.tcp.as_raw_fd());
+        let squeezed = self.squeeze.body(&[&self.out[body..]], line);
+        if let Some(squeezed) = &squeezed {
+            self.out.truncate(body);
+            self.out.extend_from_slice(squeezed);
+        }
+        let header = header(head.len(), self.out.len() - body, squeezed.is_some());
+        self.out[begin..body].copy_from_slice(&header);
+        self.out.extend_from_slice(head);
+        let tag = self.sealing.close(&self.tls, &header, &mut self.out[body..])?;
         self.out.extend_from_slice(&tag);
         self.spoke = Instant::now();
         self.flush()
@@ -201,23 +234,15 @@ impl Channel {
     /// Reads what the socket has, until a frame is whole or a bound is met. True if there may be more.
     fn fill(&mut self) -> Result<bool, ChannelError> {
         let missing = self.frame.as_ref().map_or(0, Arriving::missing);
-        let direct = missing > AHEAD;
-        let place = match &mut self.frame {
-            Some(frame) if direct => &mut frame.data[frame.have..],
+        let socket = self.tcp.as_raw_fd();
+        let result = match &mut self.frame {
+            Some(frame) if missing > AHEAD => receive(socket, &mut frame.data, missing),
             _ => {
-                self.ahead.resize(AHEAD, 0);
-                &mut self.ahead[..]
+                self.ahead.clear();
+                self.taken = 0;
+                receive(socket, &mut self.ahead, AHEAD)
             }
         };
-        let result = self.tcp.read(place);
-        let got = *result.as_ref().unwrap_or(&0);
-        match &mut self.frame {
-            Some(frame) if direct => frame.have += got,
-            _ => {
-                self.ahead.truncate(got);
-                self.taken = 0;
-            }
-        }
         match result {
             Ok(0) => {
                 self.closed = true;
@@ -244,8 +269,7 @@ impl Channel {
         let Some(frame) = &mut self.frame else { return Ok(false) };
         let have = &self.ahead[self.taken..];
         let take = have.len().min(frame.missing());
-        frame.data[frame.have..frame.have + take].copy_from_slice(&have[..take]);
-        frame.have += take;
+        frame.data.extend_from_slice(&have[..take]);
         self.taken += take;
         Ok(frame.missing() == 0)
     }
@@ -351,11 +375,11 @@ impl Arriving {
         let limit = || ChannelError::Invalid(format!("a frame of more than {MAX_HEAD}+{MAX_BODY} bytes"));
         let (head, body) = lengths(&header).ok_or_else(limit)?;
         let squeezed = header[7] & 0x80 != 0;
-        Ok(Arriving { header, head, body, squeezed, data: vec![0; head + body + TAG], have: 0 })
+        Ok(Arriving { header, head, body, squeezed, data: Vec::with_capacity(head + body + TAG) })
     }
 
     fn missing(&self) -> usize {
-        self.data.len() - self.have
+        self.head + self.body + TAG - self.data.len()
     }
 }
 

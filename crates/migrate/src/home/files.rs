@@ -1,7 +1,7 @@
 //! Files at home of which the guest's side may answer reads: leases, their end, and the bytes (docs/engine.md, Files).
 
 use super::owners::Looks;
-use super::{Deputy, Result};
+use super::{Deputy, HomeError, Result};
 use crate::control::Io;
 use crate::message::{CHUNK, DRIFT_MS, Down, File as Given, GRANT_MS, MAX_FETCH, MAX_FILES, MAX_NUMBERS, Owners};
 use pando_kernel::lease::ReadLease;
@@ -95,8 +95,6 @@ pub(crate) struct Files {
     shared: Option<bool>,
     /// Has the process files watched (inotify, fanotify)? Asked once; what it makes later is a call of its own.
     watches: Option<bool>,
-    /// What is read before it is sent.
-    buffer: Vec<u8>,
     /// Bytes that the process's calls moved while it was away.
     pub io: Io,
 }
@@ -357,30 +355,30 @@ impl Deputy {
         let all: Vec<u64> = self.files.granted.iter().filter_map(ready).collect();
         let Some(id) = all.iter().copied().find(|&id| id > turn).or(all.first().copied()) else { return Ok(()) };
         self.files.turn = id;
-        let Some(granted) = self.files.granted.get_mut(&id) else { return Ok(()) };
+        let (Some(granted), Some(abroad)) = (self.files.granted.get_mut(&id), &mut self.abroad) else { return Ok(()) };
         let Standing::Granted(lease) = &granted.standing else { return Ok(()) };
         let Some(&(from, end)) = granted.wanted.front() else { return Ok(()) };
-        let mut buffer = std::mem::take(&mut self.files.buffer);
-        buffer.resize(CHUNK, 0);
-        let bytes = &mut buffer[..(end - from).min(CHUNK as u64) as usize];
-        let got = description::read_at_once(lease.file(), bytes, from);
-        if got.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock) && granted.tries < DISK_TRIES {
+        let (most, mut got) = ((end - from).min(CHUNK as u64) as usize, 0);
+        let sent = abroad.chan.send_made(&Down::FileData(id, from), most, |body| {
+            got = description::read_at_once(lease.file(), body, most, from)?;
+            let good = got > 0 && is_as_granted(lease, &granted.stamp);
+            if good { Ok(()) } else { Err(io::ErrorKind::StaleNetworkFileHandle.into()) }
+        });
+        let sent = sent.map_err(|source| HomeError::Target { node: abroad.node.clone(), source })?;
+        if sent.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock) && granted.tries < DISK_TRIES {
             granted.tries += 1;
             self.files.asleep = Some(Instant::now());
             return Ok(());
         }
         (granted.tries, self.files.asleep) = (0, None);
-        let got = match got {
-            Ok(got) if got > 0 && is_as_granted(lease, &granted.stamp) => got,
+        if sent.is_err() {
             // Somebody wants to write, or the disk takes long: we must not wait for it, the process itself may.
-            _ => return self.forget_file(id),
-        };
+            return self.forget_file(id);
+        }
         match granted.wanted.front_mut() {
             Some(first) if from + (got as u64) < end => first.0 += got as u64,
             _ => drop(granted.wanted.pop_front()),
         }
-        let sent = self.tell(&Down::FileData(id, from), &[&buffer[..got]]);
-        self.files.buffer = buffer;
-        sent
+        Ok(())
     }
 }
