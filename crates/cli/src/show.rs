@@ -4,7 +4,7 @@ use crate::cluster::Done;
 use crate::waiting;
 use pando_node::client::{Client, ClientError};
 use pando_node::sys;
-use pando_node::views::{Explanation, Liveness, MoveRequest, Node, Process};
+use pando_node::views::{Explanation, Info, Liveness, MoveRequest, Node, Process};
 use serde::Serialize;
 
 fn said(e: ClientError) -> String {
@@ -73,6 +73,9 @@ pub fn nodes(client: &Client, json: bool) -> Done {
     }
     let rows: Vec<Vec<String>> = nodes.iter().map(node_row).collect();
     print_table(&["NODE", "STATE", "HEARD", "CPUS", "LOAD", "FREE", "MEMORY", "GUESTS", "ADDRESS"], &rows, usize::MAX);
+    // Of others nobody knows here; ask there.
+    let info: Info = client.get("/v1/info").map_err(said)?;
+    info.lacks.iter().for_each(|lack| eprintln!("pando: at {}: {lack}", info.name));
     Ok(())
 }
 

@@ -69,6 +69,7 @@ async fn info(State(node): State<Arc<Node>>) -> Json<views::Info> {
         pid: std::process::id(),
         release: env!("CARGO_PKG_VERSION").into(),
         addr: node.membership().me().addr,
+        lacks: node.lacks.clone(),
     })
 }
 

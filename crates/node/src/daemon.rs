@@ -8,6 +8,7 @@ use crate::engine::Engine;
 use crate::events::{Events, now_ms};
 use crate::follow::{Follow, watch};
 use crate::guests::Slots;
+use crate::lacks::lacks;
 use crate::load::Meter;
 use crate::membership::{Membership, PlainList};
 use crate::owner::{exists, lives};
@@ -71,6 +72,8 @@ fn doing<T>(what: impl Into<String>, result: io::Result<T>) -> Result<T, DaemonE
 /// Everything a task of the daemon may need.
 pub struct Node {
     pub(crate) place: Place,
+    /// What this machine does not let it do.
+    pub(crate) lacks: Vec<String>,
     pub(crate) config: Config,
     pub(crate) identity: Identity,
     pub(crate) boot: u64,
@@ -104,6 +107,7 @@ impl Node {
         pando_wire::token::random(&mut boot);
         Ok(Node {
             boot: u64::from_be_bytes(boot),
+            lacks: lacks(),
             plain: doing("the list of members", plain)?,
             events: Events::open(&place.state),
             audit: doing("audit.log", Audit::open(&place.state))?,
@@ -262,6 +266,7 @@ async fn live(place: Place, mut config: Config) -> Result<(), DaemonError> {
     let (mode, cluster) = (node.place.mode.as_str(), &node.identity.cluster);
     let text = format!("node {name} of cluster {cluster} is ready at {addr} ({mode} mode)");
     node.events.say(Event::new("node", text));
+    node.lacks.iter().for_each(|lack| node.events.say(Event::new("node", lack)));
     notify::notify("READY=1");
     stops.recv().await;
     notify::notify("STOPPING=1");

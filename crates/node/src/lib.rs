@@ -18,6 +18,7 @@ mod follow;
 mod guests;
 mod helper;
 pub mod joining;
+mod lacks;
 mod link;
 mod load;
 mod membership;

@@ -19,6 +19,9 @@ pub struct Info {
     pub release: String,
     /// Where other nodes reach it.
     pub addr: String,
+    /// What the machine does not let it do, in sentences.
+    #[serde(default)]
+    pub lacks: Vec<String>,
 }
 
 /// Whether a member lives.

@@ -106,6 +106,9 @@ fn take_in(order: GuestOrder, mut chan: Channel, link: &mut Link) -> Result<Opti
     };
     let mut guest = prepare(order, offer, chan, &plan, &layout)?;
     guest.link = std::mem::replace(link, Link::new(""));
+    if let Some(complaint) = guest.room.complaint() {
+        guest.link.log("warn", complaint);
+    }
     // From here on a failure must end the sandbox.
     match guest.start_up(&layout) {
         Ok(()) => Ok(Some(guest)),
@@ -211,7 +214,7 @@ fn prepare(order: GuestOrder, offer: Offer, chan: Channel, plan: &Plan, layout: 
         }
         let memory = at("the guest's memory", ProcessMemory::open(body.pid))?;
         let pagemap = at("the guest's pagemap", Pagemap::open(body.pid))?;
-        Ok((memory, pagemap, at("its control group", Room::new(&order.limits, &body))?))
+        Ok((memory, pagemap, Room::new(&order.limits, &body)))
     })();
     let uffd = at("duplicate the userfaultfd", body.uffd.try_clone()).and_then(|fd| at("userfaultfd", Uffd::new(fd)));
     let ((memory, pagemap, room), uffd) = match built.and_then(|b| uffd.map(|u| (b, u))) {

@@ -28,6 +28,8 @@ pub(super) struct Room {
     threads: usize,
     memory: u64,
     group: Group,
+    /// Why it could not be put into its group.
+    unheld: Option<std::io::Error>,
     /// This machine has no room for another thread, whatever the limit says.
     no_more_threads: bool,
     looked: Instant,
@@ -38,14 +40,23 @@ pub(super) struct Room {
 
 impl Room {
     /// The limits of this node, for a guest that has just been made.
-    pub fn new(limits: &Limits, body: &Body) -> std::io::Result<Room> {
+    pub fn new(limits: &Limits, body: &Body) -> Room {
         let (threads, memory) = (threads(limits), memory(limits));
         let bounds = Bounds { pids: threads as u64 + SPARE_THREADS, memory: memory + memory / 4 + SPARE_MEMORY };
         let group = Group::make(bounds);
-        group.admit(body.init)?;
-        group.admit(body.pid)?;
+        // Where no group can be made there is none, and one that can't be entered is no better: the other means hold a guest all the same.
+        let unheld = group.admit(body.init).and_then(|()| group.admit(body.pid)).err();
         let (looked, look_after) = (Instant::now(), SOONEST);
-        Ok(Room { threads, memory, group, no_more_threads: false, looked, look_after, full: None })
+        Room { threads, memory, group, unheld, no_more_threads: false, looked, look_after, full: None }
+    }
+
+    /// That the kernel does not hold it to its limits although a group was made for that.
+    pub fn complaint(&self) -> Option<String> {
+        let e = self.unheld.as_ref()?;
+        let why = format!(
+            "the control group of this guest can't be entered ({e}): its memory is watched, but the kernel knows no limit"
+        );
+        Some(format!("{why}; give the daemon a group of its own (Delegate=yes, as dist/pando.service has it)"))
     }
 
     /// Must it stand still?

@@ -23,10 +23,6 @@ pub async fn keep(node: Arc<Node>) {
     if node.config.follow.after_ms == 0 {
         return;
     }
-    if fs::read(format!("/proc/self/task/{}/children", std::process::id())).is_err() {
-        let text = "this kernel does not list children (CONFIG_PROC_CHILDREN): they will not follow their parents";
-        return node.events.say(Event::new("node", text));
-    }
     let begun = Instant::now();
     let mut ticks = tokio::time::interval(PERIOD);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
