@@ -173,7 +173,8 @@ fn heed(node: &Arc<Node>, helper: &Helper, report: Report) -> bool {
             };
             let from = node.table().get(key).map(|k| k.view.place.clone());
             let (pid, home) = (Some(key.1), Some(key.0.clone()));
-            let reason = Some(outcome.clone());
+            // "process 17 (make): it was killed": the rest of the fields say the first half.
+            let reason = Some(detail.rsplit_once("): ").map_or(&*detail, |(_, why)| why).to_owned());
             // The move that ended so has been told of.
             if matches!(outcome.as_str(), "home" | "refused") {
                 tracing::info!("process: {text}");
@@ -202,12 +203,8 @@ fn move_done(node: &Arc<Node>, key: &Key, request: u64, result: Result<MoveRecor
         Err(e) => {
             let text = did_not_move(key.1, &clean(e));
             let from = node.table().get(key).map(|k| k.view.place.clone());
-            Event {
-                from,
-                to: goal.as_ref().map(|g| g.to.clone()),
-                reason: Some(e.clone()),
-                ..Event::new("failed", text)
-            }
+            let reason = e.strip_prefix(&format!("process {} can't move: ", key.1)).unwrap_or(e).to_owned();
+            Event { from, to: goal.as_ref().map(|g| g.to.clone()), reason: Some(reason), ..Event::new("failed", text) }
         }
     };
     // That one ended before it could be moved is worth no event.
