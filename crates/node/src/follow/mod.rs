@@ -10,7 +10,7 @@
 
 pub mod watch;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Processes of one user that are followed at a time: no user can use up another's.
 const MAX_MEMBERS: usize = 16_384;
@@ -244,9 +244,10 @@ impl Follow {
                 due.extend(member.look(now_ms, s));
             }
         }
-        let there: std::collections::BTreeSet<u32> = seen.iter().map(|s| s.pid).collect();
+        let there: BTreeSet<u32> = seen.iter().map(|s| s.pid).collect();
         self.members.retain(|pid, _| there.contains(pid));
-        self.refused.retain(|family, _| there.contains(family));
+        let families: BTreeSet<u32> = self.members.values().map(|m| m.family).collect();
+        self.refused.retain(|family, _| families.contains(family));
         due
     }
 
@@ -504,6 +505,9 @@ mod tests {
         assert_eq!(f.refused(20, "it is stopped"), 1);
         (0..100).for_each(|n| assert!(f.refused(10, &"x".repeat(n)) > 0));
         assert!(f.refused[&10].len() <= MAX_REASONS + 1);
+        f.step(0, &[seen(10, 1, 0, false), seen(11, 10, 0, true)]);
+        f.step(0, &[Seen { parent: 1, ..seen(11, 10, 0, true) }]);
+        assert_eq!(f.refused(10, "it is stopped"), 2, "the family lives on without its first one");
         f.step(0, &[seen(20, 1, 0, false)]);
         assert_eq!(f.refused(10, "it is stopped"), 1, "the family has ended");
     }
