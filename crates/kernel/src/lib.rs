@@ -22,6 +22,7 @@ pub mod sandbox;
 pub mod scm;
 pub mod signal;
 pub mod uffd;
+pub mod urgency;
 pub mod vdso;
 pub mod xstate;
 

@@ -305,6 +305,8 @@ pub enum Down {
     },
     /// A signal for this thread (siginfo of 128 bytes).
     Signal(i32, Vec<u8>),
+    /// This thread competes for the CPU with this policy and nice value.
+    Urgency(i32, i32, i32),
     /// Hold the program (job control).
     Pause,
     /// Let it go on.

@@ -18,6 +18,7 @@ mod room;
 mod stops;
 mod thread;
 mod undelivered;
+mod urgency;
 
 use crate::area::AreaMap;
 use crate::channel::{Channel, ChannelError};
@@ -343,6 +344,7 @@ impl Guest {
                 }
                 Ok(())
             }
+            Down::Urgency(tid, policy, nice) => self.on_urgency(tid, policy, nice),
             Down::ComeHome => self.begin_leaving(),
             Down::Granted(ask, file) => self.on_granted(ask, &file),
             Down::Refused(ask) => self.on_refused(ask),

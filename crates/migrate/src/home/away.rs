@@ -351,6 +351,9 @@ impl Deputy {
         if self.reported.elapsed() > Duration::from_secs(1) {
             self.reported = Instant::now();
             self.report_state();
+            if self.abroad.is_some() {
+                self.tell_urgency()?;
+            }
         }
         Ok(())
     }

@@ -243,6 +243,9 @@ impl Deputy {
             self.threads[tid].flight = Some(flight);
             return self.begin(tid);
         }
+        if super::urgency::may_change(flight.nr) && !self.returning {
+            self.tell_urgency()?;
+        }
         if flight.done_before > 0 {
             ret = flight.done_before as i64 + ret.max(0);
         }

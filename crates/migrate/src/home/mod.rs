@@ -17,6 +17,7 @@ mod signals;
 mod start;
 mod target;
 mod thread;
+mod urgency;
 
 use crate::channel::{Channel, ChannelError};
 use crate::control::{Command, DeputyOrder, Destination, MoveRecord, Report};

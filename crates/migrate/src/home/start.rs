@@ -131,6 +131,8 @@ impl Deputy {
         self.abroad =
             Some(Abroad { node, chan: prepared.chan, push: VecDeque::new(), cpu_ns: 0, since: Instant::now() });
         self.thawed = self.froze.elapsed();
+        self.forget_urgency();
+        self.tell_urgency()?;
         self.begin_push(areas)
     }
 

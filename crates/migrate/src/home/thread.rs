@@ -4,6 +4,7 @@ use super::{Answered, Flight};
 use crate::message::Context;
 use pando_kernel::ptrace::{Registers, Tracee};
 use pando_kernel::signal::SigInfo;
+use pando_kernel::urgency::Urgency;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Index, IndexMut};
 use std::time::Instant;
@@ -46,6 +47,8 @@ pub(crate) struct DeputyThread {
     /// It is to be halted although there is no call for it.
     pub halt_wanted: bool,
     pub halted_at: Instant,
+    /// As it was when the guest was told last.
+    pub urgency: Urgency,
     /// As it is when all of the process is here: frozen at home, or come back.
     pub context: Option<Box<Context>>,
     pub xstate: Vec<u8>,
@@ -68,6 +71,7 @@ impl DeputyThread {
             sent: VecDeque::new(),
             halt_wanted: false,
             halted_at: Instant::now(),
+            urgency: Urgency::default(),
             context: None,
             xstate: Vec::new(),
         }
