@@ -122,3 +122,69 @@ fn what_a_child_has_too_is_read_where_it_is() {
     read_abroad(&lab, child.id(), 100_000);
     ends_well(&lab, child);
 }
+
+/// Two directories of one file system that both nodes declare as the same: `bound`, that is so; else the second one has files of its own.
+fn shared_stage(test: &str, bound: bool) -> Option<(Lab, std::path::PathBuf)> {
+    if !lab::is_root(test) {
+        return None;
+    }
+    let dirs = std::env::temp_dir().join(format!("pando-{test}-{}", std::process::id()));
+    let (one, two) = (dirs.join("one"), dirs.join("two"));
+    [&one, &two].into_iter().for_each(|d| std::fs::create_dir_all(d).unwrap());
+    let lines: String = (0..2000).map(|i| format!("a line, {i:06}\n")).collect();
+    std::fs::write(one.join("file"), &lines).unwrap();
+    match bound {
+        true => drop(ok(Command::new("mount").arg("--bind").args([&one, &two]))),
+        false => std::fs::write(two.join("file"), lines.replace('a', "A")).unwrap(),
+    }
+    let mut lab = Lab::new(1, &format!("[files]\nshared = [\"data={}\"]\n", one.display()));
+    let second = lab.prepare("n2", &format!("[files]\nshared = [\"data={}\"]\n", two.display()));
+    let token = lab.token();
+    ok(&mut second.join(&token, "n2"));
+    lab.nodes.push(second);
+    lab.nodes[1].start();
+    lab.settled();
+    Some((lab, dirs))
+}
+
+fn end_of(dirs: &std::path::Path) {
+    let _ = Command::new("umount").arg(dirs.join("two")).output();
+    std::fs::remove_dir_all(dirs).unwrap();
+}
+
+/// Opens the file in `data` again and again, and compares all of it; once in a while it writes to it itself and reads that.
+const READER: &str = r#"chdir $ENV{dir}; open R, ">", "ready"; select(undef, undef, undef, 0.02) until -e "go"; $k = 0; until (-e "stop") {
+    open(F, "<", "data/file") or exit 8; for ($n = 0; $n < 2000; $n++) {
+    sysread(F, $text, 15) == 15 && $text eq sprintf("a line, %06d\n", $n) or exit 9 } sysread(F, $text, 15) == 0 or exit 10;
+    if (++$k % 20 == 0) { sysseek(F, 0, 0); sysread(F, $text, 15) == 15 or exit 11; open(W, "+<", "data/file") or exit 12;
+    syswrite(W, "B") == 1 or exit 13; sysseek(F, 0, 0); sysread(F, $text, 15); $text eq "B line, 000000\n" or exit 14;
+    sysseek(W, 0, 0); syswrite(W, "a"); sysseek(F, 0, 0); sysread(F, $text, 15); $text eq "a line, 000000\n" or exit 15; close W } }"#;
+
+#[test]
+fn a_file_on_a_shared_file_system_is_read_where_the_program_is() {
+    let test = "a_file_on_a_shared_file_system_is_read_where_the_program_is";
+    let Some((mut lab, dirs)) = shared_stage(test, true) else { return };
+    std::os::unix::fs::symlink(dirs.join("one"), lab.dir.join("data")).unwrap();
+    let child = moved(&mut lab, "perl", READER);
+    let io = read_abroad(&lab, child.id(), 300_000);
+    assert!(io.read < io.cached, "only the first reads are made at home: {io:?}");
+    // No lease is in the way of those who write.
+    let leases = std::fs::read_to_string("/proc/locks").unwrap();
+    let inode = std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(dirs.join("one/file")).unwrap());
+    let held = leases.lines().any(|l| l.contains("LEASE") && l.contains(&format!(":{inode} ")));
+    assert!(!held, "{leases}");
+    ends_well(&lab, child);
+    end_of(&dirs);
+}
+
+#[test]
+fn a_file_that_only_has_the_same_name_is_read_at_home() {
+    let test = "a_file_that_only_has_the_same_name_is_read_at_home";
+    let Some((mut lab, dirs)) = shared_stage(test, false) else { return };
+    std::os::unix::fs::symlink(dirs.join("one"), lab.dir.join("data")).unwrap();
+    // It sees what is there, not what is here; by a lease, or call by call.
+    let child = moved(&mut lab, "perl", READER);
+    until("rounds", || lab.nodes[0].process(child.id()).filter(|p| p.io.read + p.io.cached > 3_000_000));
+    ends_well(&lab, child);
+    end_of(&dirs);
+}

@@ -4,9 +4,11 @@ mod liar;
 
 use liar::home::{Visit, calling, can_run};
 use liar::target::Taken;
-use pando_migrate::message::{Down, File, MAX_FETCH, MAX_NUMBERS, Owners, Run, Up};
+use pando_migrate::message::{Down, File, MAX_FETCH, MAX_NUMBERS, MAX_WAY, Owners, Run, Shared, Up};
 use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::mpsc::channel;
 
 const SIZE: usize = 300_000;
@@ -210,6 +212,7 @@ fn questions_that_make_no_sense() {
         (Up::Fetch(1, 0, u32::MAX), "bytes of file 1"),
         (Up::Release(2), "which it does not have"),
         (Up::Release(u64::MAX), "which it does not have"),
+        (Up::NotShared(2), "which it does not have"),
         (Up::Position(-1, 0), "can't have"),
         (Up::Position(4000, 0), "can't have"),
     ];
@@ -317,6 +320,105 @@ fn a_home_that_gives_what_nobody_asked_for() {
     visit.say(&Down::Forget(1), &[]);
     visit.say(&Down::FileData(1, 0), &[1; 4096]);
     visit.refuses("which nobody asked for");
+}
+
+/// What a liar who knows all about this file says of it.
+fn described(way: &str, path: &std::path::Path) -> Shared {
+    let m = fs::symlink_metadata(path).unwrap();
+    let changed = (m.ctime(), m.ctime_nsec());
+    let (below, path) = ("data".into(), way.into());
+    Shared { id: 1, below, path, inode: m.ino(), size: m.size(), changed, position: Some(0), numbers: Vec::new() }
+}
+
+#[test]
+fn a_home_that_speaks_of_files_that_are_not_the_programs() {
+    let test = "a_home_that_speaks_of_files_that_are_not_the_programs";
+    let Some(mut visit) = asking(test) else { return };
+    let data = visit.stage.data();
+    fs::set_permissions(data.parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
+    let place = |name: &str| data.join(name);
+    for (name, mode) in [("file", 0o644), ("private", 0o600), ("of-a-group", 0o640), ("../secret", 0o644)] {
+        fs::write(place(name), vec![9; 50_000]).unwrap();
+        fs::set_permissions(place(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    fs::create_dir(place("closed")).unwrap();
+    fs::write(place("closed/file"), vec![9; 50_000]).unwrap();
+    fs::set_permissions(place("closed"), fs::Permissions::from_mode(0o700)).unwrap();
+    std::os::unix::fs::symlink("../secret", place("link")).unwrap();
+    std::os::unix::fs::symlink("..", place("up")).unwrap();
+    std::os::unix::fs::symlink("file", place("inside")).unwrap();
+    assert!(Command::new("mkfifo").arg(place("pipe")).status().unwrap().success());
+    let secret = place("../secret");
+    let absolute = fs::canonicalize(place("file")).unwrap();
+    let proc = format!("/proc/{}/root{}", std::process::id(), absolute.display());
+    let mut lies = vec![
+        described("../secret", &secret),
+        described("link", &secret),
+        described("link", &place("link")),
+        described("up/secret", &secret),
+        described("inside", &place("file")),
+        described("closed/../../secret", &secret),
+        described(absolute.to_str().unwrap(), &absolute),
+        described(&proc, &absolute),
+        described("pipe", &place("pipe")),
+        described(".", &data),
+        described("", &data),
+        described("missing", &place("file")),
+        described("file\0", &place("file")),
+        Shared { below: "other".into(), ..described("file", &place("file")) },
+        Shared { size: 50_001, ..described("file", &place("file")) },
+        Shared { inode: 1, ..described("file", &place("file")) },
+        Shared { changed: (1, 1), ..described("file", &place("file")) },
+    ];
+    // Only root may be another one there: elsewhere the helper has the rights of the account, as the program has.
+    lies.extend(["private", "of-a-group", "closed/file"].map(|name| described(name, &place(name))));
+    let mut ask = 1;
+    for (id, lie) in (1..).zip(lies) {
+        visit.say(&Down::Shared(ask, Shared { id, ..lie.clone() }), &[]);
+        visit.wait_for(|up, _| match up {
+            Up::NotShared(said) => (said == id).then_some(()),
+            Up::Served(_) => panic!("{lie:?} is read"),
+            _ => None,
+        });
+        ask = visit.wait_for(|up, _| match up {
+            Up::Ask(ask, 5, _) => Some(ask),
+            up => panic!("{up:?} after {lie:?}"),
+        });
+    }
+    // What it may read it reads, without a word.
+    visit.say(&Down::Shared(ask, Shared { id: 99, ..described("file", &place("file")) }), &[]);
+    let served = loop {
+        match visit.hear().unwrap().0 {
+            Up::Pull(addr, _) => visit.say(&Down::Pages(vec![Run { addr, pages: 1, zero: true }]), &[]),
+            Up::Served(bytes) => break bytes,
+            up => assert!(matches!(up, Up::Usage(..) | Up::Ping), "{up:?}"),
+        }
+    };
+    assert!(served >= 4096);
+    // Until the process writes itself; and nothing comes of what is not known.
+    visit.say(&Down::Unshared(7), &[]);
+    visit.say(&Down::Unshared(99), &[]);
+    visit.wait_for(|up, _| matches!(up, Up::Ask(..)).then_some(()));
+    visit.ends_content();
+}
+
+#[test]
+fn shared_files_that_make_no_sense() {
+    let test = "shared_files_that_make_no_sense";
+    let shared = |path: String, numbers| {
+        let (below, changed) = ("data".into(), (0, 0));
+        Shared { id: 1, below, path, inode: 1, size: 1, changed, position: Some(0), numbers }
+    };
+    let lies = [
+        (Down::Shared(9, shared("file".into(), Vec::new())), "an answer to question 9"),
+        (Down::Shared(1, shared("x".repeat(MAX_WAY + 1), Vec::new())), "by a way that is too long"),
+        (Down::Shared(1, shared("file".into(), vec![1; MAX_NUMBERS + 1])), "by a way that is too long"),
+    ];
+    for (lie, why) in lies {
+        let Some(mut visit) = asking(test) else { return };
+        visit.say(&lie, &[]);
+        visit.refuses(why);
+    }
 }
 
 #[test]

@@ -39,6 +39,18 @@ pub fn is_same(ours: RawFd, tid: i32, fd: i32) -> io::Result<bool> {
         == 0)
 }
 
+/// What its file is (statx(2)), as far as that is known here: no server is asked.
+pub fn known(fd: &impl AsRawFd) -> io::Result<libc::statx> {
+    const FLAGS: i32 = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
+    // SAFETY: the path is an empty string; `out` is plain old data, valid for the call to write.
+    unsafe {
+        let mut out: libc::statx = std::mem::zeroed();
+        let result = libc::statx(fd.as_raw_fd(), c"".as_ptr(), FLAGS, libc::STATX_BASIC_STATS, &mut out);
+        check(i64::from(result))?;
+        Ok(out)
+    }
+}
+
 /// The kind of its file system (`f_type` of statfs(2)).
 pub fn file_system(fd: &impl AsRawFd) -> io::Result<i64> {
     // SAFETY: `statfs` is plain old data, valid for the call to write.

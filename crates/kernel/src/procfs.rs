@@ -205,6 +205,23 @@ pub fn children(pid: i32) -> Vec<i32> {
     lists.flat_map(|l| l.split_ascii_whitespace().filter_map(|w| w.parse().ok()).collect::<Vec<_>>()).collect()
 }
 
+/// An open descriptor, as `/proc` tells without asking its file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Descriptor {
+    /// Open for writing, too.
+    pub writes: bool,
+    /// Inode number of its file.
+    pub inode: u64,
+}
+
+/// See there.
+pub fn descriptor(pid: i32, fd: i32) -> Option<Descriptor> {
+    let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).ok()?;
+    let field = |name: &str| text.lines().find_map(|l| l.strip_prefix(name)).map(str::trim);
+    let flags = i32::from_str_radix(field("flags:")?, 8).ok()?;
+    Some(Descriptor { writes: flags & libc::O_ACCMODE != libc::O_RDONLY, inode: field("ino:")?.parse().ok()? })
+}
+
 /// `O_` flags of an open descriptor.
 pub fn descriptor_flags(pid: i32, fd: i32) -> Option<i32> {
     let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).ok()?;

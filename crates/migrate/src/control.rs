@@ -86,6 +86,9 @@ pub struct DeputyOrder {
     pub reason: String,
     /// Time limits.
     pub limits: Limits,
+    /// File systems that other nodes have, too: name and directory (`[files] shared`).
+    #[serde(default)]
+    pub shared: Vec<(String, String)>,
     /// For tests: where files say in which phase to stand still (hold.rs).
     #[serde(default)]
     pub holds: Option<String>,
@@ -110,6 +113,9 @@ pub struct GuestOrder {
     pub limits: Limits,
     /// Says no to the offer with this reason (the node is draining, full, ...).
     pub refuse: Option<String>,
+    /// File systems that other nodes have, too: name and directory (`[files] shared`).
+    #[serde(default)]
+    pub shared: Vec<(String, String)>,
     /// For tests: where files say in which phase to stand still (hold.rs).
     #[serde(default)]
     pub holds: Option<String>,

@@ -27,6 +27,8 @@ pub const DRIFT_MS: u64 = 100;
 pub const MAX_FILES: usize = 64;
 /// Most descriptors of one process for one open file description that are followed.
 pub const MAX_NUMBERS: usize = 64;
+/// Longest way from a shared directory to a file.
+pub const MAX_WAY: usize = 4096;
 /// Most bytes of one file that may be on their way or asked for.
 pub const MAX_FETCH: u64 = 16 << 20;
 
@@ -242,6 +244,28 @@ pub struct File {
     pub same_as: Option<u64>,
 }
 
+/// A file on a file system that both nodes have, as home sees it (docs/decisions/0019).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(bolero::TypeGenerator))]
+pub struct Shared {
+    /// Its name from now on.
+    pub id: u64,
+    /// The declared directory, by its name in the configuration of both.
+    pub below: String,
+    /// The way from there.
+    pub path: String,
+    /// Inode number.
+    pub inode: u64,
+    /// Bytes in it.
+    pub size: u64,
+    /// When it was last changed: seconds, nanoseconds.
+    pub changed: (i64, i64),
+    /// As in [`File`].
+    pub position: Option<u64>,
+    /// As in [`File`].
+    pub numbers: Vec<i32>,
+}
+
 /// What the guest's side knows of who can move a descriptor's position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(bolero::TypeGenerator))]
@@ -313,6 +337,10 @@ pub enum Down {
     Resume,
     /// The answer to `Ask` number `ask`: as long as home has not said `Forget`, and confirms it again and again, nobody changes this file.
     Granted(u64, File),
+    /// The other answer to `Ask`: the file may be there where you are; read it there, if it is the same.
+    Shared(u64, Shared),
+    /// A file that is shared is not to be read there any more: the process itself is going to write to it.
+    Unshared(u64),
     /// The file of question `ask` can't be had.
     Refused(u64),
     /// Bytes of a file (in the body) at this offset, as asked for.
@@ -414,6 +442,8 @@ pub enum Up {
     Fetch(u64, u64, u32),
     /// Nothing more is answered from this file.
     Release(u64),
+    /// The file that was said to be shared is not to be had here, or not the same.
+    NotShared(u64),
     /// Is all that is granted still so?
     Renew(u64),
     /// Bytes that reads got here, in all.

@@ -39,6 +39,8 @@ pub struct Config {
     pub tokens: Tokens,
     /// How busy this node is.
     pub load: LoadSource,
+    /// File systems that other nodes have, too.
+    pub files: Files,
     /// For tests of the engine.
     pub test: Test,
 }
@@ -124,6 +126,26 @@ pub struct LoadSource {
     pub cpus: Option<u32>,
 }
 
+/// `[files]`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Files {
+    /// Directories with the same file system at several nodes, which declare each: `DIRECTORY`, or `NAME=DIRECTORY` where it is elsewhere. Guests read
+    /// its files here, not from home.
+    pub shared: Vec<String>,
+}
+
+impl Files {
+    /// Names and directories.
+    pub fn shared_directories(&self) -> Vec<(String, String)> {
+        let parts = |entry: &String| match entry.split_once('=') {
+            Some((name, directory)) => (name.to_owned(), directory.to_owned()),
+            None => (entry.clone(), entry.clone()),
+        };
+        self.shared.iter().map(parts).collect()
+    }
+}
+
 /// `[test]`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -149,6 +171,7 @@ impl Default for Config {
             follow: Follow::default(),
             tokens: Tokens::default(),
             load: LoadSource::default(),
+            files: Files::default(),
             test: Test::default(),
         }
     }

@@ -116,6 +116,7 @@ pub async fn receive(node: Arc<Node>, stream: TcpStream, from: SocketAddr) {
         slot,
         limits: node.config.limits.clone(),
         refuse,
+        shared: node.config.files.shared_directories(),
         holds: node.holds(),
     };
     let blocking = stream.into_std().and_then(|s| s.set_nonblocking(false).map(|()| s));

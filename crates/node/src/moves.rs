@@ -189,6 +189,7 @@ async fn start_deputy(node: &Arc<Node>, wanted: &Wanted, request: u64) {
         caller_uid: wanted.caller.uid,
         reason: wanted.reason.clone(),
         limits: node.config.limits.clone(),
+        shared: node.config.files.shared_directories(),
         holds: node.holds(),
         whole_machine: node.config.test.whole_machine,
     };

@@ -186,6 +186,7 @@ impl Visit {
             slot: SLOTS.fetch_add(1, Ordering::Relaxed),
             limits: stage.limits.clone(),
             refuse: None,
+            shared: vec![("data".into(), stage.data().display().to_string())],
             holds: None,
         };
         // The connection as descriptor 3, as the daemon passes it.

@@ -36,6 +36,11 @@ pub struct Stage {
 }
 
 impl Stage {
+    /// A directory that the honest node has in common with the liar, as far as it knows.
+    pub fn data(&self) -> PathBuf {
+        self.dir.join("data")
+    }
+
     pub fn new() -> Self {
         let number = STAGES.fetch_add(1, Ordering::Relaxed);
         let dir = std::env::temp_dir().join(format!("pando-liar-{}-{number}", std::process::id()));
@@ -45,6 +50,7 @@ impl Stage {
         let key = NewKey::generate().unwrap();
         let cert = honest.issue(&name("liar"), &key.public()).unwrap();
         Identity::accept(&dir.join("liar"), &honest.cluster, &key, honest.ca_der(), &cert).unwrap();
+        fs::create_dir(dir.join("data")).unwrap();
         let listener = UnixListener::bind(dir.join("engine.sock")).unwrap();
         let (sender, reports) = channel();
         std::thread::spawn(move || {

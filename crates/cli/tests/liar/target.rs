@@ -72,6 +72,7 @@ pub fn connected(stage: Stage) -> (Stage, Child, Helper, Channel) {
         caller_uid: 0,
         reason: "test".into(),
         limits: stage.limits.clone(),
+        shared: Vec::new(),
         holds: None,
         whole_machine: false,
     };

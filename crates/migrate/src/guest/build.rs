@@ -228,6 +228,7 @@ fn prepare(order: GuestOrder, offer: Offer, chan: Channel, plan: &Plan, layout: 
     let now = Instant::now();
     let mut threads = Threads::default();
     threads.insert(GuestThread::new(offer.inner_pid, tracee));
+    let files = super::files::Files::new(&order.shared, offer.uid);
     Ok(Guest {
         order,
         offer,
@@ -262,7 +263,7 @@ fn prepare(order: GuestOrder, offer: Offer, chan: Channel, plan: &Plan, layout: 
         huge: Huge::new(now),
         room,
         fork: None,
-        files: super::files::Files::default(),
+        files,
         io: crate::control::Io::default(),
         wants_home: false,
         reported: now,

@@ -233,7 +233,7 @@ impl Guest {
     }
 
     fn run(&mut self) -> Result<()> {
-        let mut ready = vec![1; 5];
+        let mut ready = vec![1; 6];
         loop {
             self.turn(&ready)?;
             self.work_on_leaving()?;
@@ -243,8 +243,9 @@ impl Guest {
             let listener = self.listener.as_ref().filter(|_| !self.leaving.closed()).map_or(-1, Listener::raw);
             let link = self.link.raw().unwrap_or(-1);
             let chan = (self.chan.raw(), self.chan.wants_write());
-            let fds =
-                [chan, (self.children.as_raw_fd(), false), (self.uffd.raw(), false), (listener, false), (link, false)];
+            let direct = (self.files.direct.raw(), false);
+            let children = (self.children.as_raw_fd(), false);
+            let fds = [chan, children, (self.uffd.raw(), false), (listener, false), (link, false), direct];
             let busy = self.leaving.busy() && !self.map_is_changing() || self.fork.as_ref().is_some_and(Fork::is_busy);
             let at_once = busy && !self.chan.wants_write();
             let idle = self.room.look_within().min(self.huge_pages_due()).as_micros() as i64;
@@ -285,6 +286,9 @@ impl Guest {
             let Some((down, body)) = next else { break };
             self.on_down(down, body)?;
             budget -= 1;
+        }
+        if ready[5] & 1 != 0 {
+            self.direct_done()?;
         }
         if self.files.news {
             self.retry_reads()?;
@@ -347,6 +351,8 @@ impl Guest {
             Down::Urgency(tid, policy, nice) => self.on_urgency(tid, policy, nice),
             Down::ComeHome => self.begin_leaving(),
             Down::Granted(ask, file) => self.on_granted(ask, &file),
+            Down::Shared(ask, shared) => self.on_shared(ask, shared),
+            Down::Unshared(id) => self.on_unshared(id),
             Down::Refused(ask) => self.on_refused(ask),
             Down::FileData(id, offset) => self.keep_file_data(id, offset, body),
             Down::Forget(id) => self.on_forget(id),

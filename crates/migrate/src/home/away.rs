@@ -176,6 +176,7 @@ impl Deputy {
             Up::Position(fd, at) => self.on_position(fd, at),
             Up::Fetch(id, from, len) => self.on_fetch(id, from, len),
             Up::Release(id) => self.on_release(id),
+            Up::NotShared(id) => self.on_not_shared(id),
             Up::Renew(number) => self.on_renew(number),
             Up::Served(bytes) => {
                 self.files.io.cached = bytes.max(self.files.io.cached);

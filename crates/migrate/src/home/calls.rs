@@ -250,6 +250,7 @@ impl Deputy {
             ret = flight.done_before as i64 + ret.max(0);
         }
         self.files.note_call(flight.nr, ret);
+        self.mind_own_writes(flight.nr, ret)?;
         let mut outputs = self.outputs(tid, &flight, ret);
         if let Some(birth) = flight.birth.take() {
             at("mask", self.threads[tid].tracee.set_signal_mask(birth.mask))?;

@@ -1,9 +1,12 @@
 //! Files at home of which the guest's side may answer reads: leases, their end, and the bytes (docs/engine.md, Files).
 
 use super::owners::Looks;
+use super::shared::{SharedFiles, Way};
 use super::{Deputy, HomeError, Result};
 use crate::control::Io;
-use crate::message::{CHUNK, DRIFT_MS, Down, File as Given, GRANT_MS, MAX_FETCH, MAX_FILES, MAX_NUMBERS, Owners};
+use crate::message::{
+    CHUNK, DRIFT_MS, Down, File as Given, GRANT_MS, MAX_FETCH, MAX_FILES, MAX_NUMBERS, Owners, Shared,
+};
 use pando_kernel::lease::ReadLease;
 use pando_kernel::{description, pidfd, procfs};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -30,7 +33,7 @@ const LOCAL: [i64; 4] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010];
 
 /// What a file is, and when it last changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
+pub(super) struct Stamp {
     device: u64,
     inode: u64,
     size: u64,
@@ -38,9 +41,20 @@ struct Stamp {
 }
 
 impl Stamp {
-    fn of(file: &File) -> io::Result<Stamp> {
+    pub fn of(file: &File) -> io::Result<Stamp> {
         let m = file.metadata()?;
         Ok(Stamp { device: m.dev(), inode: m.ino(), size: m.size(), changed: (m.ctime(), m.ctime_nsec()) })
+    }
+
+    /// The same of a plain file whose server may not answer.
+    fn known(fd: &OwnedFd) -> io::Result<Stamp> {
+        let m = description::known(fd)?;
+        if u32::from(m.stx_mode) & libc::S_IFMT != libc::S_IFREG {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let changed = (m.stx_ctime.tv_sec, i64::from(m.stx_ctime.tv_nsec));
+        let device = libc::makedev(m.stx_dev_major, m.stx_dev_minor);
+        Ok(Stamp { device, inode: m.stx_ino, size: m.stx_size, changed })
     }
 
     /// Will every change from now on have another time?
@@ -50,8 +64,13 @@ impl Stamp {
         changed.and_then(|changed| now.checked_sub(changed)).is_some_and(|age| age > SAME_TIME)
     }
 
-    fn is_same_file(&self, other: &Stamp) -> bool {
-        (self.device, self.inode) == (other.device, other.inode)
+    pub fn is_same_file(&self, other: &Stamp) -> bool {
+        self.file() == other.file()
+    }
+
+    /// Device and inode.
+    pub fn file(&self) -> (u64, u64) {
+        (self.device, self.inode)
     }
 }
 
@@ -91,6 +110,7 @@ pub(crate) struct Files {
     /// Descriptors that were granted.
     descriptors: BTreeSet<i32>,
     looks: Looks,
+    pub(super) shared_files: SharedFiles,
     /// Does another process have the same descriptors (CLONE_FILES), or a thread other ones? Asked once: what is made later is made at home.
     shared: Option<bool>,
     /// Has the process files watched (inotify, fanotify)? Asked once; what it makes later is a call of its own.
@@ -133,6 +153,11 @@ impl Files {
         kept.chain(disk).min().map_or(i64::MAX, |left| left.as_micros() as i64 + 1)
     }
 
+    /// The last name that a file was given.
+    pub(super) fn last_id(&self) -> u64 {
+        self.last
+    }
+
     /// Is nothing granted?
     pub fn is_empty(&self) -> bool {
         self.granted.is_empty()
@@ -166,9 +191,17 @@ fn shares_descriptors(pid: i32) -> bool {
     !own || procfs::family(pid).into_iter().any(|other| description::same_table(pid, other))
 }
 
+/// Where a file of the process can be read.
+enum Where {
+    /// Here, by a description of our own.
+    Here(File),
+    /// There.
+    There(Way),
+}
+
 /// A file of the process that may be granted.
 struct Candidate {
-    file: File,
+    place: Where,
     position: Option<u64>,
     numbers: Vec<i32>,
     stamp: Stamp,
@@ -181,10 +214,9 @@ impl Deputy {
         let given = self.look_at(fd, owners).ok().and_then(|candidate| {
             self.files.descriptors.insert(fd);
             self.files.descriptors.extend(&candidate.numbers);
-            self.grant(candidate)
+            self.grant(ask, candidate)
         });
-        let answer = given.map_or(Down::Refused(ask), |given| Down::Granted(ask, given));
-        self.tell(&answer, &[])
+        self.tell(&given.unwrap_or(Down::Refused(ask)), &[])
     }
 
     fn look_at(&mut self, fd: i32, owners: Owners) -> io::Result<Candidate> {
@@ -197,14 +229,16 @@ impl Deputy {
         let theirs = pidfd::getfd(process, fd)?;
         let flags = description::flags(&theirs)?;
         let odd = libc::O_ACCMODE | libc::O_PATH | libc::O_DIRECT;
-        if flags & odd != libc::O_RDONLY || !LOCAL.contains(&description::file_system(&theirs)?) {
+        if flags & odd != libc::O_RDONLY {
             return Err(refused());
         }
-        let theirs = File::from(theirs);
-        if !theirs.metadata()?.is_file() {
+        let way = match self.shared_way(&theirs) {
+            Some(way) => Stamp::known(&theirs).ok().filter(|stamp| self.may_be_shared(stamp)).map(|stamp| (way, stamp)),
+            None => None,
+        };
+        if way.is_none() && !LOCAL.contains(&description::file_system(&theirs)?) {
             return Err(refused());
         }
-        let stamp = Stamp::of(&theirs)?;
         if self.files.watches.is_none() {
             self.files.watches = Some(self.watches_files());
         }
@@ -214,11 +248,19 @@ impl Deputy {
         if self.files.watches == Some(true) || self.files.shared == Some(true) {
             return Err(refused());
         }
-        let theirs = theirs.into();
-        let file = description::open_anew(&theirs, flags)?;
-        if !Stamp::of(&file)?.is_same_file(&stamp) {
-            return Err(refused());
-        }
+        let (place, stamp) = match way {
+            Some((way, stamp)) => (Where::There(way), stamp),
+            None => {
+                let theirs = File::from(theirs.try_clone()?);
+                let stamp = Stamp::of(&theirs)?;
+                let is_file = theirs.metadata()?.is_file();
+                let file = is_file.then(|| description::open_anew(&theirs.into(), flags)).ok_or_else(refused)??;
+                if !Stamp::of(&file)?.is_same_file(&stamp) {
+                    return Err(refused());
+                }
+                (Where::Here(file), stamp)
+            }
+        };
         let numbers = match owners {
             Owners::Unknown => {
                 let found = self.files.looks.numbers(self.pid, &theirs, self.order.whole_machine);
@@ -228,7 +270,7 @@ impl Deputy {
             Owners::Any => None,
         };
         let position = numbers.as_ref().map(|_| description::position(&theirs)).transpose()?;
-        Ok(Candidate { file, position, numbers: numbers.unwrap_or_default(), stamp })
+        Ok(Candidate { place, position, numbers: numbers.unwrap_or_default(), stamp })
     }
 
     /// One that has would see us open and read them.
@@ -240,12 +282,21 @@ impl Deputy {
         fs::read_dir(format!("/proc/{}/fd", self.pid)).is_ok_and(|all| all.flatten().any(watches))
     }
 
-    fn grant(&mut self, candidate: Candidate) -> Option<Given> {
-        let Candidate { file, position, numbers, stamp } = candidate;
+    fn grant(&mut self, ask: u64, candidate: Candidate) -> Option<Down> {
+        let Candidate { place, position, numbers, stamp } = candidate;
         let files = &mut self.files;
+        let file = match place {
+            Where::Here(file) => file,
+            Where::There(Way { below, path }) => {
+                files.last += 1;
+                let id = files.shared_files.offer(files.last, stamp);
+                let Stamp { inode, size, changed, .. } = stamp;
+                return Some(Down::Shared(ask, Shared { id, below, path, inode, size, changed, position, numbers }));
+            }
+        };
         if let Some((&id, known)) = files.granted.iter().find(|(_, g)| g.stamp.is_same_file(&stamp)) {
             let given = Given { id, size: known.stamp.size, position, numbers, same_as: None };
-            return matches!(known.standing, Standing::Granted(_)).then_some(given);
+            return matches!(known.standing, Standing::Granted(_)).then_some(Down::Granted(ask, given));
         }
         let overdue = files.granted.values().any(|g| matches!(g.standing, Standing::Overdue));
         if overdue || files.late >= TOO_LATE || files.granted.len() >= MAX_FILES {
@@ -259,7 +310,7 @@ impl Deputy {
         let size = stamp.size;
         let new = Granted { stamp, standing: Standing::Granted(lease), wanted: VecDeque::new(), tries: 0 };
         files.granted.insert(files.last, new);
-        Some(Given { id: files.last, size, position, numbers, same_as })
+        Some(Down::Granted(ask, Given { id: files.last, size, position, numbers, same_as }))
     }
 
     /// Reads were answered abroad: the descriptor stands there.

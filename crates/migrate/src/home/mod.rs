@@ -13,6 +13,7 @@ mod memory;
 mod offer;
 mod owners;
 mod resume;
+mod shared;
 mod signals;
 mod start;
 mod target;

@@ -168,6 +168,12 @@ impl Descriptors {
         self.descriptions.values_mut().find(asked).into_iter().for_each(|d| d.refused(now));
     }
 
+    /// The question has come to nothing: it may be asked again at once.
+    pub fn unanswered(&mut self, ask: u64) {
+        let asked = |d: &&mut Description| d.asked == Some(ask);
+        self.descriptions.values_mut().find(asked).into_iter().for_each(|d| d.asked = None);
+    }
+
     /// The file is not ours any more: it is asked for again after a while.
     pub fn forget(&mut self, id: u64, now: u64) {
         self.descriptions.values_mut().filter(|d| d.file == Some(id)).for_each(|d| d.forget(now));

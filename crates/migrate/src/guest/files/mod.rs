@@ -4,6 +4,7 @@ mod ahead;
 mod budget;
 mod description;
 mod descriptors;
+mod direct;
 mod effect;
 mod grant;
 mod reads;
@@ -12,6 +13,7 @@ mod store;
 use super::{Guest, GuestError, Held, Result, Stage};
 use crate::message::{File, MAX_FETCH, MAX_FILES, MAX_NUMBERS, Up};
 use descriptors::Descriptors;
+pub(super) use direct::Direct;
 use effect::Effect;
 use grant::Grant;
 use pando_kernel::clock;
@@ -42,6 +44,8 @@ pub(crate) struct Files {
     grant: Grant,
     descriptors: Descriptors,
     granted: BTreeMap<u64, Granted>,
+    /// Those that are on a file system of this node.
+    pub direct: Direct,
     /// Questions on their way: when they were sent.
     asks: BTreeMap<u64, u64>,
     /// Calls at home, by number: what they do to descriptors.
@@ -60,6 +64,7 @@ impl Default for Files {
             grant: Grant::default(),
             descriptors: Descriptors::default(),
             granted: BTreeMap::new(),
+            direct: Direct::default(),
             asks: BTreeMap::new(),
             calls: BTreeMap::new(),
             served: 0,
@@ -74,6 +79,11 @@ fn wrong(what: String) -> GuestError {
 }
 
 impl Files {
+    /// For a process of this user, at a node that has these file systems.
+    pub fn new(shared: &[(String, String)], uid: u32) -> Files {
+        Files { direct: Direct::new(shared, uid, pando_kernel::beneath::may_be_others()), ..Files::default() }
+    }
+
     /// Is a call at home that does not bear that anyone has a hold on a file?
     fn lets_go(&self) -> bool {
         self.calls.values().any(|effect| *effect == Effect::LetGo)
@@ -172,6 +182,7 @@ impl Guest {
 
     /// No descriptor needs this file any more.
     fn release(&mut self, id: u64) -> Result<()> {
+        self.files.direct.remove(id);
         let Some(granted) = self.files.granted.get_mut(&id).filter(|g| !g.released) else { return Ok(()) };
         granted.released = true;
         self.files.descriptors.let_go(id);
@@ -190,6 +201,10 @@ impl Guest {
     pub(super) fn files_before(&mut self, seq: u64, nr: u64, args: &[u64; 6]) -> Result<()> {
         self.tell_positions()?;
         let effect = effect::effect(nr, args, self.may_carry(nr, args));
+        if effect == Effect::LetGo || nr == libc::SYS_truncate as u64 {
+            // What it changes itself may come late to a file system that is shared.
+            self.drop_direct(|_| true)?;
+        }
         if effect == Effect::LetGo {
             for id in self.files.granted.keys().copied().collect::<Vec<u64>>() {
                 self.release(id)?;

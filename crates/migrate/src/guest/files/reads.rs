@@ -107,7 +107,8 @@ impl Guest {
 
     fn serve(&mut self, held: &Held, wanted: &Wanted) -> Result<Done> {
         let now = clock::boottime_ns();
-        if self.files.grant.is_slow(now) || self.files.lets_go() {
+        let slow = self.files.grant.is_slow(now);
+        if slow && !self.files.direct.is_on() || self.files.lets_go() {
             return Ok(Done::Not);
         }
         let (id, from) = match self.files.descriptors.read(wanted.fd, wanted.offset, now) {
@@ -120,7 +121,10 @@ impl Guest {
             }
             Choice::Serve(id, from) => (id, from),
         };
-        let Some(granted) = self.files.granted.get_mut(&id) else { return Ok(Done::Not) };
+        if self.files.direct.size(id).is_some() {
+            return self.serve_direct(held, wanted, id, from);
+        }
+        let Some(granted) = self.files.granted.get_mut(&id).filter(|_| !slow) else { return Ok(Done::Not) };
         granted.used = now;
         let size = granted.size;
         if !self.is_confirmed(now)? {
@@ -144,12 +148,40 @@ impl Guest {
             // A buffer that is not all there: the kernel at home says what comes of it.
             return Ok(Done::Not);
         }
+        self.served(held, wanted, from, to)
+    }
+
+    /// The bytes are where the program wants them.
+    fn served(&mut self, held: &Held, wanted: &Wanted, from: u64, to: u64) -> Result<Done> {
         self.files.served += to - from;
         if let Some(d) = self.files.descriptors.get_mut(wanted.fd).filter(|_| wanted.offset.is_none()) {
             d.moved(to);
         }
         self.answer(held.id, (to - from) as i64)?;
         Ok(Done::Answered)
+    }
+
+    /// The same from a file that is on a file system of this node.
+    fn serve_direct(&mut self, held: &Held, wanted: &Wanted, id: u64, from: u64) -> Result<Done> {
+        let present = self.make_present(&wanted.buffers)?;
+        if present != Done::Answered {
+            return Ok(present);
+        }
+        let total: u64 = wanted.buffers.iter().map(|b| b.1).sum();
+        let bytes = match self.direct_bytes(held.id, id, from, total as usize)? {
+            None => return Ok(Done::Waits),
+            Some(Err(_)) => return Ok(Done::Not),
+            Some(Ok(bytes)) => bytes,
+        };
+        let mut rest = bytes.as_slice();
+        for &(addr, len) in &wanted.buffers {
+            let (now, later) = rest.split_at(rest.len().min(len as usize));
+            if !now.is_empty() && !self.memory.write_parts(addr, &[now]) {
+                return Ok(Done::Not);
+            }
+            rest = later;
+        }
+        self.served(held, wanted, from, from + bytes.len() as u64)
     }
 
     /// Is home's word still good? It is asked for it in time.
@@ -217,11 +249,12 @@ impl Guest {
         let (fd, offset, whence) = (held.args[0] as i32, held.args[1] as i64, held.args[2] as i32);
         let Some(d) = self.files.descriptors.get(fd) else { return Ok(Done::Not) };
         let (Place::Here { at, .. }, Some(id)) = (d.place, d.file) else { return Ok(Done::Not) };
-        let Some(&Granted { size, .. }) = self.files.granted.get(&id) else { return Ok(Done::Not) };
+        let granted = self.files.granted.get(&id).map(|&Granted { size, .. }| size);
+        let Some(size) = granted.or(self.files.direct.size(id)) else { return Ok(Done::Not) };
         let base = match whence {
             libc::SEEK_SET => Some(0),
             libc::SEEK_CUR => Some(at),
-            libc::SEEK_END if self.files.grant.is_good(now) => Some(size),
+            libc::SEEK_END if granted.is_some() && self.files.grant.is_good(now) => Some(size),
             _ => None,
         };
         let to = base.and_then(|base| base.checked_add_signed(offset)).filter(|&to| to <= size);
