@@ -258,6 +258,7 @@ fn any_messages(t: &mut Taken, changes: &[(u8, u16, u8)]) {
         Up::Position(1, 4),
         Up::Fetch(1, 2, 3),
         Up::Release(1),
+        Up::NotShared(1),
         Up::Renew(9),
         Up::Served(9),
         Up::Ping,
