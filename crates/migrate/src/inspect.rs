@@ -29,6 +29,9 @@ pub struct Inspection {
     pub resident: u64,
     /// Threads.
     pub threads: u32,
+    /// Memory of which only the kernel here knows what may be done with it: sealed (mseal(2)), or with guards in it (madvise(2)).
+    #[serde(skip)]
+    pub fixed: Vec<(u64, u64)>,
 }
 
 /// Inspects `pid`, which `helper` traces if it has been moved already. An error is a sentence (no such process, not permitted).
@@ -37,7 +40,7 @@ pub fn inspect(pid: u32, helper: Option<u32>) -> Result<Inspection, String> {
     let mut status = procfs::status(pid).map_err(|e| format!("there is no process {pid} to look at: {e}"))?;
     let (resident, threads) = (status.resident, status.threads);
     if let Some(all) = nothing_to_move(pid, &status) {
-        return Ok(Inspection { obstacles: vec![all], resident, threads });
+        return Ok(Inspection { obstacles: vec![all], resident, threads, fixed: Vec::new() });
     }
     let maps = procfs::maps(pid).map_err(|e| format!("process {pid} may not be inspected: {e}"))?;
     if helper.is_some_and(|h| h as i32 == status.tracer as i32) {
@@ -47,8 +50,10 @@ pub fn inspect(pid: u32, helper: Option<u32>) -> Result<Inspection, String> {
     if maps.is_empty() {
         obstacles.push(obstacle("it has no memory any more", "it has just ended; nothing to move"));
     }
-    obstacles.extend(of_memory(pid, &maps));
-    Ok(Inspection { obstacles, resident, threads })
+    let flags = vm_flags(pid);
+    obstacles.extend(of_flags(pid, &maps, &flags));
+    let fixed = maps.iter().filter(|m| has_one_of(&flags, m, &["sl", "gu"])).map(|m| (m.start, m.end)).collect();
+    Ok(Inspection { obstacles, resident, threads, fixed })
 }
 
 fn obstacle(why: impl Into<String>, advice: impl Into<String>) -> Obstacle {
@@ -163,10 +168,17 @@ fn is_32bit(pid: i32) -> bool {
 
 /// What its memory speaks against.
 pub(crate) fn of_memory(pid: i32, maps: &[Mapping]) -> Vec<Obstacle> {
-    let flags = vm_flags(pid);
+    of_flags(pid, maps, &vm_flags(pid))
+}
+
+fn has_one_of(flags: &HashMap<u64, String>, m: &Mapping, wanted: &[&str]) -> bool {
+    flags.get(&m.start).is_some_and(|f| f.split(' ').any(|w| wanted.contains(&w)))
+}
+
+fn of_flags(pid: i32, maps: &[Mapping], flags: &HashMap<u64, String>) -> Vec<Obstacle> {
     let (mut out, mut shared) = (Vec::new(), Vec::new());
     for m in maps.iter().filter(|m| !pando_kernel::vdso::is_special(m)) {
-        let has = |flag: &str| flags.get(&m.start).is_some_and(|f| f.split(' ').any(|w| w == flag));
+        let has = |flag: &str| has_one_of(flags, m, &[flag]);
         let name = if m.name.is_empty() { "anonymous memory" } else { &m.name };
         let at = format!("{:x}-{:x} ({name})", m.start, m.end);
         if m.name.starts_with("[aio]") {

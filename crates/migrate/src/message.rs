@@ -104,7 +104,7 @@ pub struct Area {
     pub prot: u32,
     /// Grows downwards (the main stack).
     pub stack: bool,
-    /// Private, and of no file: what is not there is zero.
+    /// Private, of no file, and nothing else about it (a seal, guards): what is not there is zero.
     pub own: bool,
 }
 

@@ -416,7 +416,7 @@ impl Guest {
         if contexts.first().is_none_or(|c| c.0 != self.offer.inner_pid) {
             return Err(GuestError::Protocol("a start without its first thread".into()));
         }
-        self.brk = start.brk;
+        (self.brk, self.deferred.lowest_break) = (start.brk, start.brk);
         self.deferred.most = start.memory_here;
         self.seq = start.calls;
         self.cpu_before_ns = start.cpu_abroad_ns;

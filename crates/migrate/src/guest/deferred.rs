@@ -11,10 +11,14 @@ use crate::message::{MAX_MAP_CALLS, MapCall, Up};
 use crate::restart;
 use pando_calls::Class;
 use pando_kernel::inject::{self, Call, call};
-use pando_kernel::{PAGE, page_ceil};
+use pando_kernel::{PAGE, page_ceil, procfs};
 
 /// More areas than this, and home says whether there may be one more (vm.max_map_count is 65,530).
 const MAX_OWN_AREAS: usize = 16_384;
+/// The same for those that the kernel here counts, which are more: a call can make two of one.
+const MAX_COUNTED: usize = 24_576;
+/// They are counted again after so many calls.
+const UNCOUNTED: usize = 4096;
 /// So far from the stack nothing is put, which may grow.
 const STACK_ROOM: u64 = 1 << 30;
 /// Nor above the break, nor lower than here.
@@ -32,6 +36,10 @@ pub(super) struct Deferred {
     pub urgent: bool,
     /// Most bytes that one call may add; 0: home judges all of them.
     pub most: u64,
+    /// The lowest break that home is known to allow.
+    pub lowest_break: u64,
+    /// Areas that the kernel here has counted, and the calls made since: none has been counted yet.
+    counted: Option<(usize, usize)>,
 }
 
 impl Deferred {
@@ -84,7 +92,7 @@ impl Guest {
         let home_changes = |c: Held| matches!(c.stage, Stage::Sent(_)) && changes_map(&c);
         let waits = self.threads.iter().filter_map(|t| t.call).any(home_changes);
         let frozen = self.leaving.closed() || matches!(self.leaving, Leaving::Presync { .. }) && self.threads.len() > 1;
-        if waits || frozen || self.areas.len() > MAX_OWN_AREAS {
+        if waits || frozen || !self.has_room_for_areas()? {
             return Ok(false);
         }
         let Some(way) = self.way(held) else { return Ok(false) };
@@ -107,6 +115,16 @@ impl Guest {
         Ok(true)
     }
 
+    /// May there be more areas, as far as can be said here?
+    fn has_room_for_areas(&mut self) -> Result<bool> {
+        let (areas, calls) = match self.deferred.counted {
+            Some((areas, calls)) if calls < UNCOUNTED => (areas, calls + 1),
+            _ => (at("the guest's map", procfs::maps(self.body.pid))?.len(), 1),
+        };
+        self.deferred.counted = Some((areas, calls));
+        Ok(self.areas.len() <= MAX_OWN_AREAS && areas + 2 * calls <= MAX_COUNTED)
+    }
+
     fn way(&self, held: &Held) -> Option<Way> {
         let a = &held.args;
         let (start, end) = (a[0], page_ceil(a[0].checked_add(a[1])?.min(TOP + 1)));
@@ -115,7 +133,11 @@ impl Guest {
             libc::SYS_mmap => self.way_to_map(a),
             libc::SYS_brk => self.way_to_break(a[0]),
             libc::SYS_munmap => (whole && self.may_go(start, end)).then_some(Way::AsItIs),
-            libc::SYS_mprotect => (whole && a[2] <= 7 && self.is_own(start, end)).then_some(Way::AsItIs),
+            libc::SYS_mprotect => {
+                // More than there is may be reserved, but not made writable.
+                let fits = a[2] & libc::PROT_WRITE as u64 == 0 || end - start <= self.deferred.most;
+                (whole && a[2] <= 7 && fits && self.is_own(start, end)).then_some(Way::AsItIs)
+            }
             libc::SYS_madvise => {
                 let discards = a[2] == libc::MADV_DONTNEED as u64;
                 (whole && discards && self.is_own(start, end)).then_some(Way::AsItIs)
@@ -144,8 +166,8 @@ impl Guest {
             return None;
         }
         match old.cmp(&new) {
-            // Where the break may not go below, only home knows.
-            std::cmp::Ordering::Equal if wanted < self.brk => None,
+            // Where it may not go below, only home knows.
+            _ if wanted < self.deferred.lowest_break => None,
             std::cmp::Ordering::Equal => Some(Way::Answer(wanted)),
             std::cmp::Ordering::Less => {
                 let clear = self.areas.within(old, new + HUGE).is_empty() && self.is_clear(old, new + HUGE);
@@ -168,12 +190,18 @@ impl Guest {
 
     /// Is all of it private memory of no file, wherever it was made?
     pub(super) fn is_own(&self, start: u64, end: u64) -> bool {
-        let here = |&(s, e, backing): &(u64, u64, Backing)| match backing {
+        self.own_and_all(start, end) == (end.saturating_sub(start), end.saturating_sub(start))
+    }
+
+    /// How many bytes of the range are such memory, and how many are in areas.
+    fn own_and_all(&self, start: u64, end: u64) -> (u64, u64) {
+        let own = |&(s, e, backing): &(u64, u64, Backing)| match backing {
             Backing::Home => self.own.within(s, e).iter().map(|p| p.1 - p.0).sum(),
             Backing::Local => e - s,
             Backing::Grown => 0,
         };
-        self.areas.within(start, end).iter().map(here).sum::<u64>() == end.saturating_sub(start)
+        let parts = self.areas.within(start, end);
+        (parts.iter().map(own).sum(), parts.iter().map(|p| p.1 - p.0).sum())
     }
 
     /// What is discarded comes from home no more: the kernel supplies zeros, as in all memory that was made here, for itself and for us.
@@ -182,11 +210,12 @@ impl Guest {
         self.is_local(start, end) || self.uffd.track(start, end).is_ok()
     }
 
-    /// May it be unmapped without asking? Not the stack, nor what is not the program's.
+    /// May it be unmapped without asking? Not the stack, nor what is not the program's, nor what may be sealed.
     fn may_go(&self, start: u64, end: u64) -> bool {
         let stack_end = self.areas.find(self.stack_low).map_or(self.stack_low, |(end, _)| end);
         let stack = start < stack_end && end > self.stack_low.saturating_sub(STACK_ROOM);
-        !stack && self.is_clear(start, end)
+        let (own, all) = self.own_and_all(start, end);
+        !stack && own == all && self.is_clear(start, end)
     }
 
     /// Nothing of the engine's or the kernel's is there.
@@ -278,7 +307,8 @@ impl Guest {
         let ends = match nr as i64 {
             libc::SYS_setrlimit => memory(args[0]),
             libc::SYS_prlimit64 => memory(args[1]) && args[2] != 0,
-            libc::SYS_mlockall => true,
+            libc::SYS_mlockall | libc::SYS_mlock | libc::SYS_mlock2 => true,
+            libc::SYS_mmap => args[3] & libc::MAP_LOCKED as u64 != 0,
             _ => false,
         };
         if ends {

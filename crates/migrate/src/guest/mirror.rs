@@ -143,6 +143,7 @@ impl Guest {
                     self.areas.remove(new, old);
                 }
                 self.brk = ret;
+                self.deferred.lowest_break = self.deferred.lowest_break.min(ret);
             }
             _ => {}
         }

@@ -274,8 +274,14 @@ impl Deputy {
             self.epoch += 1;
             let maps = at("its map", procfs::maps(self.pid))?;
             let abroad_ns = self.cpu_by_node.values().sum::<u64>() + self.abroad.as_ref().map_or(0, |a| a.cpu_ns);
-            let request =
-                offer::target_request(&self.order, wish.dest.clone(), &maps, self.hole, self.epoch, abroad_ns)?;
+            let request = offer::target_request(
+                &self.order,
+                wish.dest.clone(),
+                &maps,
+                (self.hole, &self.fixed),
+                self.epoch,
+                abroad_ns,
+            )?;
             let (tx, rx) = channel();
             std::thread::spawn(move || {
                 // Nobody listens any more when the process has ended meanwhile.

@@ -12,6 +12,10 @@ use pando_kernel::{PAGE, page_ceil, procfs};
 /// Of this machine's memory a mapping that nobody asked home about may have one part in so many: the kernel refuses those that
 /// could never be filled (vm.overcommit_memory 0).
 const PART: u64 = 4;
+/// How many areas the kernel lets a process have, unless somebody has set another number (vm.max_map_count): abroad that is gone by.
+const MAX_MAP_COUNT: u64 = 65_530;
+/// Guards in memory (Linux 6.13).
+const MADV_GUARD_INSTALL: u64 = 102;
 const KINDS: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK) as u64;
 const OWN: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
 
@@ -24,9 +28,15 @@ fn is_unlimited(pid: i32) -> bool {
     unlimited && procfs::locked_memory(pid) == 0
 }
 
+/// A number of the kernel's.
+fn sysctl(name: &str) -> Option<u64> {
+    std::fs::read_to_string(format!("/proc/sys/vm/{name}")).ok()?.trim().parse().ok()
+}
+
 /// A call after which another answer to the question above may be due.
 fn changes_limits(nr: u64) -> bool {
-    [libc::SYS_setrlimit, libc::SYS_prlimit64, libc::SYS_mlockall].contains(&(nr as i64))
+    let locks = [libc::SYS_mlock, libc::SYS_mlock2, libc::SYS_mlockall];
+    [libc::SYS_setrlimit, libc::SYS_prlimit64].contains(&(nr as i64)) || locks.contains(&(nr as i64))
 }
 
 /// The call as home makes it; None: no honest node would have made it.
@@ -53,9 +63,10 @@ fn wanted(c: &MapCall, hole: u64) -> Option<Call> {
 impl Deputy {
     /// Most bytes that one memory call may add abroad before home has heard of it; 0 where home's kernel could say no.
     pub(super) fn memory_here(&self) -> u64 {
-        let strict = std::fs::read_to_string("/proc/sys/vm/overcommit_memory").map_or(true, |mode| mode.trim() == "2");
+        let strict = sysctl("overcommit_memory").is_none_or(|mode| mode == 2);
+        let few = sysctl("max_map_count").is_none_or(|count| count < MAX_MAP_COUNT);
         let changing = self.threads.iter().filter_map(|t| t.flight.as_ref()).any(|f| changes_limits(f.nr));
-        if strict || changing || !is_unlimited(self.pid) { 0 } else { procfs::machine_memory() / PART }
+        if strict || few || changing || !is_unlimited(self.pid) { 0 } else { procfs::machine_memory() / PART }
     }
 
     /// The guest's memory has changed like this.
@@ -125,7 +136,15 @@ impl Deputy {
         let end = |start: u64, len: u64| page_ceil(start.saturating_add(len));
         match nr as i64 {
             libc::SYS_mmap => self.forget(ret, end(ret, a[1])),
-            libc::SYS_munmap | libc::SYS_madvise => self.forget(pando_kernel::page_floor(a[0]), end(a[0], a[1])),
+            libc::SYS_munmap | libc::SYS_madvise => {
+                let range = (pando_kernel::page_floor(a[0]), end(a[0], a[1]));
+                self.forget(range.0, range.1);
+                // The next node must know that they are there.
+                let known = self.fixed.iter().any(|&(start, end)| start <= range.0 && range.1 <= end);
+                if nr as i64 == libc::SYS_madvise && a[2] == MADV_GUARD_INSTALL && !known {
+                    self.fixed.push(range);
+                }
+            }
             libc::SYS_mremap => {
                 self.forget(pando_kernel::page_floor(a[0]), end(a[0], a[1]));
                 self.forget(pando_kernel::page_floor(ret), end(ret, a[2]));

@@ -48,11 +48,12 @@ pub(super) fn first_move(order: DeputyOrder, mut link: Link, begun: Instant) -> 
         Ok(p) => p,
         Err(e) => return Err(Box::new((order, link, e))),
     };
-    let (prepared, hole, pid) = prepared;
+    let (prepared, hole, fixed, pid) = prepared;
     let mut deputy = match Deputy::open(&order, pid, hole) {
         Ok(d) => d,
         Err(e) => return Err(Box::new((order, link, e))),
     };
+    deputy.fixed = fixed;
     std::mem::swap(&mut deputy.link, &mut link);
     let node = prepared.node.clone();
     match deputy.freeze_and_start(prepared) {
@@ -107,15 +108,15 @@ fn check_owner(order: &DeputyOrder) -> Result<()> {
     Ok(())
 }
 
-fn prepare_first(order: &DeputyOrder) -> Result<(Prepared, u64, i32)> {
+fn prepare_first(order: &DeputyOrder) -> Result<(Prepared, u64, Vec<(u64, u64)>, i32)> {
     let pid = order.pid as i32;
     check_owner(order)?;
     holds(order).at("inspect");
     let found = inspect::inspect(order.pid, None).map_err(HomeError::Refused)?;
     refuse(order, &found.obstacles)?;
-    let (request, hole) = of_running(order)?;
+    let (request, hole) = of_running(order, &found.fixed)?;
     let prepared = target::prepare(request)?;
-    Ok((prepared, hole, pid))
+    Ok((prepared, hole, found.fixed, pid))
 }
 
 impl Deputy {
@@ -153,6 +154,7 @@ impl Deputy {
             stack_wanted: None,
             stack_low: 0,
             brk: 0,
+            fixed: Vec::new(),
             timers: CpuTimers::default(),
             wish: None,
             files: super::files::Files::default(),
@@ -364,7 +366,7 @@ impl Deputy {
             let original = self.read_thread(s, registers, xstate, signals, &status)?;
             originals.insert(s.tid, original);
         }
-        Ok(areas_of(&maps, self.hole))
+        Ok(areas_of(&maps, self.hole, &self.fixed))
     }
 
     /// Gets a stopped thread out of code that only this machine's kernel understands; its registers are its `base` then.

@@ -186,6 +186,8 @@ pub(crate) struct Deputy {
     pub stack_wanted: Option<u64>,
     pub stack_low: u64,
     pub brk: u64,
+    /// Memory of which only this kernel knows what may be done with it (see [`crate::inspect::Inspection`]).
+    pub fixed: Vec<(u64, u64)>,
     /// CPU timers, when all of the process is here.
     pub timers: CpuTimers,
     pub wish: Option<Wish>,

@@ -21,7 +21,7 @@ pub(super) fn holds(order: &DeputyOrder) -> Holds {
 
 /// What the target of a first move is told, and the hole. The process runs, and may begin another program at any moment: what is read must be
 /// of one and the same.
-pub(super) fn of_running(order: &DeputyOrder) -> Result<(Request, u64)> {
+pub(super) fn of_running(order: &DeputyOrder, fixed: &[(u64, u64)]) -> Result<(Request, u64)> {
     let pid = order.pid as i32;
     let refused = |why: &str| HomeError::Refused(format!("process {pid} {why}"));
     for _ in 0..TRIES {
@@ -30,7 +30,7 @@ pub(super) fn of_running(order: &DeputyOrder) -> Result<(Request, u64)> {
             return Err(refused("has no memory of its own (a kernel thread, or it has ended)"));
         }
         let hole = choose_hole(&maps).ok_or_else(|| refused("leaves no room for the engine"))?;
-        let request = target_request(order, order.dest.clone(), &maps, hole, 1, 0)?;
+        let request = target_request(order, order.dest.clone(), &maps, (hole, fixed), 1, 0)?;
         let code = maps.iter().find(|m| m.name == "[vdso]").map_or(0, |m| m.end - m.start);
         let same = special_of(&at("its map", procfs::maps(pid))?) == request.layout.special;
         if same && request.layout.vdso.len() as u64 == code {
@@ -44,7 +44,7 @@ pub(super) fn target_request(
     order: &DeputyOrder,
     dest: Destination,
     maps: &[Mapping],
-    hole: u64,
+    (hole, fixed): (u64, &[(u64, u64)]),
     epoch: u64,
     abroad_ns: u64,
 ) -> Result<Request> {
@@ -68,7 +68,7 @@ pub(super) fn target_request(
         },
         layout: Layout {
             hole,
-            areas: areas_of(maps, hole),
+            areas: areas_of(maps, hole, fixed),
             vdso: vdso_of(order.pid as i32, maps),
             special: special_of(maps),
             limits: guest_limits(order.pid as i32, abroad_ns),
@@ -116,10 +116,11 @@ fn stack_limit(pid: i32) -> Vec<(u32, u64, u64)> {
 }
 
 /// The program's areas, without the kernel's and our own.
-pub(super) fn areas_of(maps: &[Mapping], hole: u64) -> Vec<Area> {
+pub(super) fn areas_of(maps: &[Mapping], hole: u64, fixed: &[(u64, u64)]) -> Vec<Area> {
     let ours = |m: &&Mapping| m.end <= hole || m.start >= hole + HOLE_BYTES;
     let program = maps.iter().filter(|m| !vdso::is_special(m)).filter(ours);
-    let own = |m: &Mapping| !m.shared && m.inode == 0 && m.name != "[stack]";
+    let is_fixed = |m: &Mapping| fixed.iter().any(|&(start, end)| m.start < end && m.end > start);
+    let own = |m: &Mapping| !m.shared && m.inode == 0 && m.name != "[stack]" && !is_fixed(m);
     let area = |m: &Mapping| Area { start: m.start, end: m.end, prot: m.prot, stack: m.name == "[stack]", own: own(m) };
     program.map(area).collect()
 }

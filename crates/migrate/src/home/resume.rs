@@ -137,7 +137,7 @@ impl Deputy {
         }
         let maps = at("its map", procfs::maps(self.pid))?;
         let node = prepared.node.clone();
-        match self.start_at(prepared, &areas_of(&maps, self.hole)) {
+        match self.start_at(prepared, &areas_of(&maps, self.hole, &self.fixed)) {
             Ok(()) => {
                 self.returning = false;
                 for thread in self.threads.iter_mut() {
