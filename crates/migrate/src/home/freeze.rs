@@ -11,7 +11,7 @@ use crate::message::{Area, Context, CpuTimers, MAX_THREADS};
 use crate::{inspect, restart};
 use pando_kernel::inject::{self, Call, call};
 use pando_kernel::memory::ProcessMemory;
-use pando_kernel::pagemap::Pagemap;
+use pando_kernel::pagemap::{Pagemap, Ranges};
 use pando_kernel::procfs::{self, Mapping};
 use pando_kernel::ptrace::{self, Registers, Stop};
 use pando_kernel::signal::SigInfo;
@@ -48,8 +48,8 @@ pub(super) fn first_move(order: DeputyOrder, mut link: Link, begun: Instant) -> 
         Ok(p) => p,
         Err(e) => return Err(Box::new((order, link, e))),
     };
-    let (prepared, hole, fixed, pid) = prepared;
-    let mut deputy = match Deputy::open(&order, pid, hole) {
+    let (prepared, hole, fixed) = prepared;
+    let mut deputy = match Deputy::open(&order, order.pid as i32, hole) {
         Ok(d) => d,
         Err(e) => return Err(Box::new((order, link, e))),
     };
@@ -108,15 +108,14 @@ fn check_owner(order: &DeputyOrder) -> Result<()> {
     Ok(())
 }
 
-fn prepare_first(order: &DeputyOrder) -> Result<(Prepared, u64, Vec<(u64, u64)>, i32)> {
-    let pid = order.pid as i32;
+fn prepare_first(order: &DeputyOrder) -> Result<(Prepared, u64, Ranges)> {
     check_owner(order)?;
     holds(order).at("inspect");
     let found = inspect::inspect(order.pid, None).map_err(HomeError::Refused)?;
     refuse(order, &found.obstacles)?;
     let (request, hole) = of_running(order, &found.fixed)?;
     let prepared = target::prepare(request)?;
-    Ok((prepared, hole, found.fixed, pid))
+    Ok((prepared, hole, found.fixed))
 }
 
 impl Deputy {
