@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 const API: u64 = 0xc018_aa3f;
 const REGISTER: u64 = 0xc020_aa00;
+const UNREGISTER: u64 = 0x8010_aa01;
 const WAKE: u64 = 0x8010_aa02;
 const COPY: u64 = 0xc028_aa03;
 const ZEROPAGE: u64 = 0xc020_aa04;
@@ -115,6 +116,13 @@ impl Uffd {
     /// Only tracks writes in the range.
     pub fn track(&self, start: u64, end: u64) -> io::Result<()> {
         self.register_mode(start, end, MODE_WP)
+    }
+
+    /// The kernel alone supplies the range's pages again. (Registered once more for less it would stay as it is.)
+    pub fn unregister(&self, start: u64, end: u64) -> io::Result<()> {
+        let range = [start, end - start];
+        // SAFETY: UFFDIO_UNREGISTER reads a uffdio_range: begin and length.
+        check(unsafe { i64::from(libc::ioctl(self.fd.as_raw_fd(), UNREGISTER, &range)) }).map(drop)
     }
 
     /// Ends the tracking of writes to the pages that are there: they count as written until they are protected again.

@@ -207,7 +207,8 @@ impl Guest {
     /// What is discarded comes from home no more: the kernel supplies zeros, as in all memory that was made here, for itself and for us.
     fn turns_local(&self, held: &Held) -> bool {
         let (start, end) = (held.args[0], page_ceil(held.args[0] + held.args[1]));
-        self.is_local(start, end) || self.uffd.track(start, end).is_ok()
+        let kernels = || self.uffd.unregister(start, end).and_then(|()| self.uffd.track(start, end));
+        self.is_local(start, end) || kernels().is_ok()
     }
 
     /// May it be unmapped without asking? Not the stack, nor what is not the program's, nor what may be sealed.
