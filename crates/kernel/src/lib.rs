@@ -9,6 +9,7 @@ pub mod futex;
 pub mod heap;
 pub mod inject;
 pub mod lease;
+pub mod limit;
 pub mod memory;
 pub mod naming;
 pub mod notify;

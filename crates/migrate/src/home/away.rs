@@ -357,6 +357,7 @@ impl Deputy {
         if self.reported.elapsed() > Duration::from_secs(1) {
             self.reported = Instant::now();
             self.report_state();
+            self.mind_limits()?;
         }
         Ok(())
     }
