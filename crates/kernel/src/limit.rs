@@ -12,7 +12,7 @@ pub const NONE: Limit = Limit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::R
 /// The limit of a process on a resource; `new`, if given, takes its place.
 pub fn limit(pid: i32, resource: u32, new: Option<Limit>) -> io::Result<Limit> {
     let mut old = NONE;
-    let new = new.as_ref().map_or(std::ptr::null(), |new| std::ptr::from_ref(new));
+    let new = new.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: prlimit reads a rlimit at `new`, unless that is null, and writes one at `old`.
     check(unsafe { i64::from(libc::prlimit(pid, resource, new, &mut old)) })?;
     Ok(old)
