@@ -10,6 +10,7 @@ pub mod futex;
 pub mod heap;
 pub mod inject;
 pub mod lease;
+pub mod limit;
 pub mod memory;
 pub mod naming;
 pub mod notify;

@@ -357,6 +357,8 @@ pub enum Down {
     Ping,
     /// What huge pages map at home, in ascending order: it may be so abroad, too.
     Huge(Vec<(u64, u64)>),
+    /// Home makes all memory calls from now on: somebody has set limits for the process.
+    MapAtHome,
 }
 
 impl Up {

@@ -24,6 +24,29 @@ fn reveal(held: &Held, ret: u64) -> Option<Call> {
     mapped.then(|| call(libc::SYS_mprotect, &[ret, page_ceil(held.args[1]), held.args[2] & 7]))
 }
 
+/// mremap(2) of `old` bytes that become `new`. What is one mapping at home may be several here, one behind the other up to `ends`, of which some
+/// come from home and some do not; the kernel takes one at a time.
+fn moved(from: u64, (old, new): (u64, u64), to: u64, ends: impl Iterator<Item = u64>) -> Vec<Call> {
+    let stays = from + old.min(new);
+    let mut calls = Vec::new();
+    if new < old {
+        calls.push(call(libc::SYS_munmap, &[stays, old - new]));
+    }
+    let mut start = from;
+    for end in ends.filter(|&end| end < stays).chain([stays]) {
+        let (len, at) = (end - start, to + (start - from));
+        let grown = if end == stays { len + (new - new.min(old)) } else { len };
+        if to != from {
+            let flags = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as u64;
+            calls.push(call(libc::SYS_mremap, &[start, len, grown, flags, at]));
+        } else if grown > len {
+            calls.push(call(libc::SYS_mremap, &[start, len, grown, 0]));
+        }
+        start = end;
+    }
+    calls
+}
+
 impl Guest {
     /// Home did `held` with result `ret`: do the same here and let the guest go on with that result.
     pub(super) fn mirror(&mut self, tid: i32, held: &Held, ret: i64) -> Result<()> {
@@ -87,12 +110,8 @@ impl Guest {
             libc::SYS_munmap => vec![call(libc::SYS_munmap, &[a[0], a[1]])],
             libc::SYS_mprotect => vec![call(libc::SYS_mprotect, &[a[0], a[1], a[2]])],
             libc::SYS_mremap => {
-                if ret == a[0] {
-                    vec![call(libc::SYS_mremap, &[a[0], a[1], a[2], 0])]
-                } else {
-                    let flags = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as u64;
-                    vec![call(libc::SYS_mremap, &[a[0], a[1], a[2], flags, ret])]
-                }
+                let ends = self.areas.within(a[0], a[0].saturating_add(page_ceil(a[1]))).into_iter().map(|p| p.1);
+                moved(a[0], (page_ceil(a[1]), page_ceil(a[2])), ret, ends)
             }
             libc::SYS_brk => {
                 let (old, new) = (page_ceil(self.brk), page_ceil(ret));
@@ -148,5 +167,32 @@ impl Guest {
             _ => {}
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arguments(from: u64, len: (u64, u64), to: u64, ends: &[u64]) -> Vec<[u64; 6]> {
+        moved(from, len, to, ends.iter().copied()).into_iter().map(|c| c.args).collect()
+    }
+
+    #[test]
+    fn what_is_several_mappings_here_moves_one_by_one() {
+        const MOVE: u64 = 3;
+        let ends = [0x12000, 0x13000, 0x15000];
+        let grows = [[0x10000, 0x2000, 0x2000, MOVE, 0x50000, 0], [0x12000, 0x1000, 0x1000, MOVE, 0x52000, 0]];
+        let last = [0x13000, 0x2000, 0x4000, MOVE, 0x53000, 0];
+        assert_eq!(arguments(0x10000, (0x5000, 0x7000), 0x50000, &ends), [grows[0], grows[1], last]);
+        let unmapped = [0x12000, 0x3000, 0, 0, 0, 0];
+        assert_eq!(arguments(0x10000, (0x5000, 0x2000), 0x50000, &ends), [unmapped, grows[0]]);
+        assert_eq!(arguments(0x10000, (0x5000, 0x2000), 0x10000, &ends), [unmapped]);
+        assert_eq!(arguments(0x10000, (0x5000, 0x7000), 0x10000, &ends), [[0x13000, 0x2000, 0x4000, 0, 0, 0]]);
+        assert_eq!(arguments(0x10000, (0x5000, 0x5000), 0x10000, &ends), [[0; 6]; 0]);
+        assert_eq!(
+            arguments(0x10000, (0x5000, 0x6000), 0x50000, &[0x15000]),
+            [[0x10000, 0x5000, 0x6000, MOVE, 0x50000, 0]]
+        );
     }
 }

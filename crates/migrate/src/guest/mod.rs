@@ -358,6 +358,10 @@ impl Guest {
             Down::Forget(id) => self.on_forget(id),
             Down::Renewed(number) => self.on_renewed(number),
             Down::Huge(ranges) => self.huge.want(&ranges),
+            Down::MapAtHome => {
+                self.deferred.most = 0;
+                Ok(())
+            }
             Down::End => Err(GuestError::Ended),
             Down::Ping => Ok(()),
             Down::Offer(_)

@@ -361,6 +361,7 @@ impl Deputy {
             if self.abroad.is_some() {
                 self.tell_urgency()?;
             }
+            self.mind_limits()?;
         }
         Ok(())
     }

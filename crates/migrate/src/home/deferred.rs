@@ -4,8 +4,9 @@
 use super::thread::State;
 use super::{Deputy, HomeError, Result, at};
 use crate::layout::{HOLE_BYTES, TOP};
-use crate::message::{MAX_MAP_CALLS, MapCall};
+use crate::message::{Down, MAX_MAP_CALLS, MapCall};
 use pando_kernel::inject::{Call, TABLE_ENTRIES, call};
+use pando_kernel::limit::{self, Limit, limit};
 use pando_kernel::ptrace::Stop;
 use pando_kernel::{PAGE, page_ceil, procfs};
 
@@ -16,16 +17,20 @@ const PART: u64 = 4;
 const MAX_MAP_COUNT: u64 = 65_530;
 /// Guards in memory (Linux 6.13).
 const MADV_GUARD_INSTALL: u64 = 102;
+/// The limit of a process that can't be asked.
+const NOTHING: Limit = Limit { rlim_cur: 0, rlim_max: 0 };
 const KINDS: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK) as u64;
 const OWN: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
 
 /// Do its limits let a process have as much memory as there is?
 fn is_unlimited(pid: i32) -> bool {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default();
-    let soft =
-        |name: &str| text.lines().find_map(|l| l.strip_prefix(name)).and_then(|l| l.split_ascii_whitespace().next());
-    let unlimited = ["Max address space", "Max data size"].iter().all(|name| soft(name) == Some("unlimited"));
-    unlimited && procfs::locked_memory(pid) == 0
+    limits(pid).is_empty() && procfs::locked_memory(pid) == 0
+}
+
+/// Its limits on memory, where there are any.
+fn limits(pid: i32) -> Vec<(u32, Limit)> {
+    let of = [libc::RLIMIT_AS, libc::RLIMIT_DATA].map(|what| (what, limit(pid, what, None).unwrap_or(NOTHING)));
+    of.into_iter().filter(|(_, limit)| limit.rlim_cur != libc::RLIM_INFINITY).collect()
 }
 
 /// A number of the kernel's.
@@ -79,6 +84,32 @@ impl Deputy {
         let Some((tid, held)) = self.thread_to_map()? else {
             return Err(self.broken("memory calls of a process whose threads are all in calls"));
         };
+        // Limits that somebody else has set meanwhile begin to hold after these calls.
+        let lifted = limits(self.pid);
+        for &(what, old) in &lifted {
+            // Without the right to, at least as far as its owner may.
+            let raised = Limit { rlim_cur: old.rlim_max, ..old };
+            let _ = limit(self.pid, what, Some(limit::NONE)).or_else(|_| limit(self.pid, what, Some(raised)));
+        }
+        let all_made = self.make_all(tid, &made);
+        for (what, old) in &lifted {
+            let _ = limit(self.pid, *what, Some(*old));
+        }
+        all_made?;
+        self.mind_limits()?;
+        if held { self.stop_again(tid) } else { Ok(()) }
+    }
+
+    /// Limits that somebody else has set are home's to see to.
+    pub(super) fn mind_limits(&mut self) -> Result<()> {
+        if self.map_at_home || self.abroad.is_none() || limits(self.pid).is_empty() {
+            return Ok(());
+        }
+        self.map_at_home = true;
+        self.tell(&Down::MapAtHome, &[])
+    }
+
+    fn make_all(&mut self, tid: i32, made: &[Call]) -> Result<()> {
         for part in made.chunks(TABLE_ENTRIES) {
             let results = self.inject_quietly(tid, part)?;
             for (c, result) in part.iter().zip(results) {
@@ -90,7 +121,7 @@ impl Deputy {
                 self.note_map(c.nr, &c.args, result as u64);
             }
         }
-        if held { self.stop_again(tid) } else { Ok(()) }
+        Ok(())
     }
 
     /// Back to sleep, and into the stop of job control that it was taken out of: its next event says so.

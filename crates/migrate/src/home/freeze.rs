@@ -154,6 +154,7 @@ impl Deputy {
             stack_low: 0,
             brk: 0,
             fixed: Vec::new(),
+            map_at_home: false,
             timers: CpuTimers::default(),
             wish: None,
             files: super::files::Files::default(),

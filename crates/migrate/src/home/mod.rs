@@ -188,6 +188,8 @@ pub(crate) struct Deputy {
     pub brk: u64,
     /// Memory of which only this kernel knows what may be done with it (see [`crate::inspect::Inspection`]).
     pub fixed: Vec<(u64, u64)>,
+    /// The guest makes no memory calls by itself.
+    pub map_at_home: bool,
     /// CPU timers, when all of the process is here.
     pub timers: CpuTimers,
     pub wish: Option<Wish>,
