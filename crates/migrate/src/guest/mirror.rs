@@ -5,7 +5,7 @@ use crate::area::Backing;
 use crate::layout::TABLE;
 use crate::message::Area;
 use pando_kernel::inject::{self, Call, call};
-use pando_kernel::{page_ceil, page_floor};
+use pando_kernel::{page_ceil, page_floor, procfs};
 
 const PRIVATE_FIXED: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE) as u64;
 const RW: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
@@ -25,7 +25,7 @@ fn reveal(held: &Held, ret: u64) -> Option<Call> {
 }
 
 /// mremap(2) of `old` bytes that become `new`. What is one mapping at home may be several here, one behind the other up to `ends`, of which some
-/// come from home and some do not; the kernel takes one at a time.
+/// come from home and some do not, or that nothing has put together again; the kernel takes one at a time.
 fn moved(from: u64, (old, new): (u64, u64), to: u64, ends: impl Iterator<Item = u64>) -> Vec<Call> {
     let stays = from + old.min(new);
     let mut calls = Vec::new();
@@ -55,7 +55,7 @@ impl Guest {
             return Err(GuestError::Protocol(format!("{name} that changes {len:#x} bytes at {start:#x}")));
         }
         self.huge.map_changes(held.nr, &self.changed(held, ret as u64));
-        let calls = self.mirrored(held, ret as u64);
+        let calls = self.mirrored(held, ret as u64)?;
         if calls.is_empty() {
             self.after_mirror(held, ret as u64)?;
             return self.answer(held.id, ret);
@@ -101,16 +101,17 @@ impl Guest {
     }
 
     /// The calls to make here.
-    fn mirrored(&self, held: &Held, ret: u64) -> Vec<Call> {
+    fn mirrored(&self, held: &Held, ret: u64) -> Result<Vec<Call>> {
         let a = &held.args;
-        match held.nr as i64 {
+        Ok(match held.nr as i64 {
             // What comes from a file can't be touched before faults on it are seen (see `reveal`).
             libc::SYS_mmap if is_file(held) => vec![map(ret, ret + page_ceil(a[1]), 0)],
             libc::SYS_mmap => vec![map(ret, ret + page_ceil(a[1]), a[2] & 7)],
             libc::SYS_munmap => vec![call(libc::SYS_munmap, &[a[0], a[1]])],
             libc::SYS_mprotect => vec![call(libc::SYS_mprotect, &[a[0], a[1], a[2]])],
             libc::SYS_mremap => {
-                let ends = self.areas.within(a[0], a[0].saturating_add(page_ceil(a[1]))).into_iter().map(|p| p.1);
+                let maps = at("the guest's map", procfs::maps(self.body.pid))?;
+                let ends = maps.iter().map(|m| m.end).filter(|&end| end > a[0]);
                 moved(a[0], (page_ceil(a[1]), page_ceil(a[2])), ret, ends)
             }
             libc::SYS_brk => {
@@ -128,7 +129,7 @@ impl Guest {
                 _ => Vec::new(),
             },
             _ => Vec::new(),
-        }
+        })
     }
 
     /// Brings our picture of the map up to date.
