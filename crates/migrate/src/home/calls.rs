@@ -140,6 +140,8 @@ impl Deputy {
             State::Halted if self.returning && !self.released => self.call_interrupted(tid, restart::NOINTR),
             State::Halted => {
                 self.grow_stack(tid)?;
+                let births = self.threads[tid].flight.as_ref().is_some_and(|f| f.birth.is_some());
+                let claimed = if births { self.claimed() } else { Vec::new() };
                 let thread = &mut self.threads[tid];
                 let Some(flight) = &mut thread.flight else { return Ok(()) };
                 let wanted = inject::Call { nr: flight.nr, args: flight.args };
@@ -152,6 +154,8 @@ impl Deputy {
                 }
                 flight.begun = true;
                 if let Some(birth) = &mut flight.birth {
+                    // One that ends before the child is seen may have written after the kernel copied its memory.
+                    birth.claimed = claimed;
                     birth.mask = at("mask", thread.tracee.signal_mask())?;
                     at("mask", thread.tracee.set_signal_mask(inject::QUIET))?;
                 }

@@ -54,17 +54,21 @@ impl Deputy {
         call(libc::SYS_clone, &[kept, 0, 0, 0, 0])
     }
 
+    /// Memory that calls may write, those, too, that have come but not begun.
+    pub(super) fn claimed(&self) -> Vec<(u64, u64)> {
+        let flights = self.threads.iter().filter_map(|t| t.flight.as_ref());
+        flights.flat_map(|f| f.outputs_max.iter().map(|r| (r.addr, r.end()))).collect()
+    }
+
     /// The kernel has made the child; it and its parent stand still.
     pub(super) fn child_born(&mut self, tid: i32) -> Result<()> {
         let parent = self.threads[tid].tracee;
         let child = Tracee { tid: at("the child's id", parent.event_message())? as i32 };
-        // Those, too, that have come but not begun.
-        let flights = self.threads.iter().filter_map(|t| t.flight.as_ref());
-        let claimed = flights.flat_map(|f| f.outputs_max.iter().map(|r| (r.addr, r.end()))).collect();
+        let claimed = self.claimed();
         let flight = self.threads[tid].flight.as_mut();
         let found = flight.and_then(|f| {
             let birth = f.birth.as_mut()?;
-            birth.claimed = claimed;
+            birth.claimed.extend(claimed);
             Some((f.args, birth.clone()))
         });
         let Some((args, birth)) = found else {
