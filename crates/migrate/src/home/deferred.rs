@@ -6,7 +6,7 @@ use super::{Deputy, HomeError, Result, at};
 use crate::layout::{HOLE_BYTES, TOP};
 use crate::message::{Down, MAX_MAP_CALLS, MapCall};
 use pando_kernel::inject::{Call, TABLE_ENTRIES, call};
-use pando_kernel::limit::{self, Limit, limit};
+use pando_kernel::limit::{Limit, limit};
 use pando_kernel::ptrace::Stop;
 use pando_kernel::{PAGE, page_ceil, procfs};
 
@@ -17,6 +17,10 @@ const PART: u64 = 4;
 const MAX_MAP_COUNT: u64 = 65_530;
 /// Guards in memory (Linux 6.13).
 const MADV_GUARD_INSTALL: u64 = 102;
+/// So often calls are made that a limit of this moment may have refused.
+const TRIES: u32 = 16;
+/// No limit, and no number that anybody else would choose.
+const LIFTED: u64 = (1 << 62) - 4097;
 /// The limit of a process that can't be asked.
 const NOTHING: Limit = Limit { rlim_cur: 0, rlim_max: 0 };
 const KINDS: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK) as u64;
@@ -65,6 +69,17 @@ fn wanted(c: &MapCall, hole: u64) -> Option<Call> {
     }
 }
 
+fn expected(c: &Call) -> i64 {
+    if [libc::SYS_mmap, libc::SYS_brk].contains(&(c.nr as i64)) { c.args[0] as i64 } else { 0 }
+}
+
+/// The call once more, where an earlier one had failed: what it has mapped is in its place, and nobody has used it.
+fn made_again(c: &mut Call) {
+    if c.nr as i64 == libc::SYS_mmap {
+        c.args[3] = c.args[3] & !(libc::MAP_FIXED_NOREPLACE as u64) | libc::MAP_FIXED as u64;
+    }
+}
+
 impl Deputy {
     /// Most bytes that one memory call may add abroad before home has heard of it; 0 where home's kernel could say no.
     pub(super) fn memory_here(&self) -> u64 {
@@ -84,16 +99,14 @@ impl Deputy {
         let Some((tid, held)) = self.thread_to_map()? else {
             return Err(self.broken("memory calls of a process whose threads are all in calls"));
         };
-        // Limits that somebody else has set meanwhile begin to hold after these calls.
-        let lifted = limits(self.pid);
+        let mut lifted = Vec::new();
+        let all_made = self.make_all(tid, &made, &mut lifted);
         for &(what, old) in &lifted {
-            // Without the right to, at least as far as its owner may.
-            let raised = Limit { rlim_cur: old.rlim_max, ..old };
-            let _ = limit(self.pid, what, Some(limit::NONE)).or_else(|_| limit(self.pid, what, Some(raised)));
-        }
-        let all_made = self.make_all(tid, &made);
-        for (what, old) in &lifted {
-            let _ = limit(self.pid, *what, Some(*old));
+            // One that has been set meanwhile stays.
+            match limit(self.pid, what, Some(old)) {
+                Ok(now) if now.rlim_cur != LIFTED.min(now.rlim_max) => drop(limit(self.pid, what, Some(now))),
+                _ => {}
+            }
         }
         all_made?;
         self.mind_limits()?;
@@ -109,16 +122,39 @@ impl Deputy {
         self.tell(&Down::MapAtHome, &[])
     }
 
-    fn make_all(&mut self, tid: i32, made: &[Call]) -> Result<()> {
+    /// Limits that somebody else has set meanwhile begin to hold after calls that have been made: until then they are `lifted`.
+    fn lift_limits(&self, lifted: &mut Vec<(u32, Limit)>) {
+        for (what, old) in limits(self.pid).into_iter().filter(|(_, old)| old.rlim_cur != LIFTED.min(old.rlim_max)) {
+            // Without the right to, at least as far as its owner may.
+            let far = Limit { rlim_cur: LIFTED, rlim_max: libc::RLIM_INFINITY };
+            let near = Limit { rlim_cur: LIFTED.min(old.rlim_max), ..old };
+            let _ = limit(self.pid, what, Some(far)).or_else(|_| limit(self.pid, what, Some(near)));
+            lifted.retain(|(other, _)| *other != what);
+            lifted.push((what, old));
+        }
+    }
+
+    fn make_all(&mut self, tid: i32, made: &[Call], lifted: &mut Vec<(u32, Limit)>) -> Result<()> {
         for part in made.chunks(TABLE_ENTRIES) {
-            let results = self.inject_quietly(tid, part)?;
-            for (c, result) in part.iter().zip(results) {
-                let expected =
-                    if [libc::SYS_mmap, libc::SYS_brk].contains(&(c.nr as i64)) { c.args[0] as i64 } else { 0 };
-                if result != expected {
-                    return Err(self.refused(c, result));
+            let (mut left, mut tries) = (part.to_vec(), 0);
+            while !left.is_empty() {
+                self.lift_limits(lifted);
+                let results = self.inject_quietly(tid, &left)?;
+                let failed =
+                    left.iter().zip(&results).position(|(c, result)| *result != expected(c)).unwrap_or(left.len());
+                for c in left.drain(..failed) {
+                    self.note_map(c.nr, &c.args, expected(&c) as u64);
                 }
-                self.note_map(c.nr, &c.args, result as u64);
+                let Some(c) = left.first() else { break };
+                // It may have been a limit that was set in this moment.
+                let limited = |(c, result): (&Call, &i64)| {
+                    *result == expected(c) || *result == -i64::from(libc::ENOMEM) || c.nr as i64 == libc::SYS_brk
+                };
+                tries += 1;
+                if tries == TRIES || !left.iter().zip(&results[failed..]).all(limited) {
+                    return Err(self.refused(c, results[failed]));
+                }
+                left.iter_mut().for_each(made_again);
             }
         }
         Ok(())
