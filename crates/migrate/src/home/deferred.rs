@@ -124,7 +124,13 @@ impl Deputy {
 
     /// Limits that somebody else has set meanwhile begin to hold after calls that have been made: until then they are `lifted`.
     fn lift_limits(&self, lifted: &mut Vec<(u32, Limit)>) {
-        for (what, old) in limits(self.pid).into_iter().filter(|(_, old)| old.rlim_cur != LIFTED.min(old.rlim_max)) {
+        // Neither infinite nor lifted, as far as may be.
+        let is_near = |what: u32, now: &Limit| {
+            lifted.iter().any(|(w, old)| *w == what && (now.rlim_cur, now.rlim_max) == (old.rlim_max, old.rlim_max))
+        };
+        let holds = |(what, now): &(u32, Limit)| now.rlim_cur < LIFTED && !is_near(*what, now);
+        let holding: Vec<(u32, Limit)> = limits(self.pid).into_iter().filter(holds).collect();
+        for (what, old) in holding {
             // Without the right to, at least as far as its owner may.
             let far = Limit { rlim_cur: LIFTED, rlim_max: libc::RLIM_INFINITY };
             let near = Limit { rlim_cur: LIFTED.min(old.rlim_max), ..old };
