@@ -1,4 +1,5 @@
 /* A program that denies itself memory to write and to execute (PR_SET_MDWE). */
+// suite: may stay: the engine needs a page that can be executed
 #include "suite.h"
 int main(int argc, char **argv) {
     suite_begin(argc, argv);
