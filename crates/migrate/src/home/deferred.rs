@@ -82,11 +82,12 @@ fn made_again(c: &mut Call) {
 
 impl Deputy {
     /// Most bytes that one memory call may add abroad before home has heard of it; 0 where home's kernel could say no.
-    pub(super) fn memory_here(&self) -> u64 {
+    pub(super) fn memory_here(&mut self) -> u64 {
         let strict = sysctl("overcommit_memory").is_none_or(|mode| mode == 2);
         let few = sysctl("max_map_count").is_none_or(|count| count < MAX_MAP_COUNT);
         let changing = self.threads.iter().filter_map(|t| t.flight.as_ref()).any(|f| changes_limits(f.nr));
-        if strict || few || changing || !is_unlimited(self.pid) { 0 } else { procfs::machine_memory() / PART }
+        self.map_at_home = strict || few || changing || !is_unlimited(self.pid);
+        if self.map_at_home { 0 } else { procfs::machine_memory() / PART }
     }
 
     /// The guest's memory has changed like this.

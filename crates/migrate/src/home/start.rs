@@ -84,8 +84,6 @@ impl Deputy {
             return Err(HomeError::Ended(status));
         }
         self.send_threads(&mut prepared.chan, areas).map_err(failed)?;
-        let memory_here = self.memory_here();
-        self.map_at_home = memory_here == 0;
         let stopped_at = clock::monotonic_ns().saturating_sub(self.froze.elapsed().as_nanos() as u64);
         let start = Start {
             brk: self.brk,
@@ -96,7 +94,7 @@ impl Deputy {
             clock: stopped_at.wrapping_add_signed(clock::ahead_of_us(self.pid).0),
             calls: self.last_seq,
             cpu_abroad_ns: self.cpu_by_node.values().sum(),
-            memory_here,
+            memory_here: self.memory_here(),
         };
         prepared.chan.send(&Down::Start(Box::new(start)), &[]).map_err(failed)?;
         holds(&self.order).at("send");
