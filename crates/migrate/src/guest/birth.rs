@@ -9,9 +9,13 @@ use pando_calls::Memory;
 use pando_kernel::inject::{self, call};
 use pando_kernel::procfs;
 use pando_kernel::ptrace::{Registers, Stop, Tracee};
+use std::time::Duration;
 
 /// Bytes of `struct clone_args` that we understand (its first version has 64, later fields must be 0).
 const CLONE_ARGS: usize = 88;
+
+/// A stop comes within microseconds, or the thread waits for a page.
+const BEFORE_SERVING: Duration = Duration::from_micros(500);
 
 /// What clone(2) and clone3(2) ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,11 +195,12 @@ impl Guest {
         self.see_stop(tid)
     }
 
-    /// Waits for the stop of a thread that is in no call; signals that come before are delivered.
+    /// Waits for the stop of a thread that is in no call; signals that come before are delivered. Their frames may go to pages that are still
+    /// at home, and then the kernel waits for us.
     pub(super) fn see_stop(&mut self, tid: i32) -> Result<()> {
         self.interrupt(tid)?;
         loop {
-            match at("wait", self.threads[tid].tracee.wait(true))? {
+            match at("wait", self.threads[tid].tracee.wait_within(BEFORE_SERVING))? {
                 Some(Stop::Event(_)) => break,
                 Some(Stop::Gone(status)) => return Err(GuestError::Died(status)),
                 Some(Stop::Signal(signal)) => {
@@ -205,7 +210,8 @@ impl Guest {
                         break;
                     }
                 }
-                _ => at("continue", self.threads[tid].tracee.cont(0))?,
+                Some(_) => at("continue", self.threads[tid].tracee.cont(0))?,
+                None => self.serve_faults_only()?,
             }
         }
         let thread = &mut self.threads[tid];

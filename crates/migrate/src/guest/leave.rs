@@ -337,6 +337,8 @@ impl Guest {
                 match at("wait", tracee.wait(false))? {
                     Some(Stop::Gone(status)) => return Err(super::GuestError::Died(status)),
                     Some(Stop::Signal(libc::SIGTRAP)) => break,
+                    // It faults here, and would again and again.
+                    Some(Stop::Signal(_)) if signal::is_fault(&at("siginfo", tracee.siginfo())?) => return Ok(()),
                     Some(_) => at("step", tracee.step(0))?,
                     None => self.serve_faults_only()?,
                 }
