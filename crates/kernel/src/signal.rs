@@ -53,6 +53,11 @@ pub fn default_action(signal: i32) -> DefaultAction {
     }
 }
 
+/// The address that a fault is about (`si_addr`).
+pub fn address(info: &SigInfo) -> u64 {
+    u64::from_le_bytes(info[16..24].try_into().unwrap_or_default())
+}
+
 /// Is this a fault the CPU raises at the instruction itself?
 pub fn is_fault(info: &SigInfo) -> bool {
     matches!(number(info), libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGTRAP) && code(info) > 0

@@ -102,6 +102,13 @@ impl Guest {
         (thread.stopped, thread.for_home) = (true, true);
         self.want_home(match beyond_level {
             true => "it used an instruction that this CPU lacks".into(),
+            false if signal::is_fault(&info) => {
+                format!(
+                    "it gets signal {signal} at {:#x}, about {:#x}, which ends it",
+                    regs.rip,
+                    signal::address(&info)
+                )
+            }
             false => format!("it gets signal {signal}, which ends it"),
         })
     }
