@@ -10,9 +10,12 @@ use crate::message::{Area, Layout, Offer, Special, VERSION};
 use pando_kernel::memory::ProcessMemory;
 use pando_kernel::procfs::{self, Mapping};
 use pando_kernel::{clock, vdso};
+use std::time::{Duration, Instant};
 
-/// How often a process that begins another program meanwhile is looked at anew.
-const TRIES: u32 = 10;
+/// How long a process that begins another program meanwhile is looked at anew: that one's file may have to come from a disk.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Between two looks.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// Where tests hold this helper.
 pub(super) fn holds(order: &DeputyOrder) -> Holds {
@@ -24,7 +27,8 @@ pub(super) fn holds(order: &DeputyOrder) -> Holds {
 pub(super) fn of_running(order: &DeputyOrder, fixed: &[(u64, u64)]) -> Result<(Request, u64)> {
     let pid = order.pid as i32;
     let refused = |why: &str| HomeError::Refused(format!("process {pid} {why}"));
-    for _ in 0..TRIES {
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
         let maps = at("its map", procfs::maps(pid))?;
         if maps.is_empty() {
             return Err(refused("has no memory of its own (a kernel thread, or it has ended)"));
@@ -33,11 +37,13 @@ pub(super) fn of_running(order: &DeputyOrder, fixed: &[(u64, u64)]) -> Result<(R
         let request = target_request(order, order.dest.clone(), &maps, (hole, fixed), 1, 0)?;
         let code = maps.iter().find(|m| m.name == "[vdso]").map_or(0, |m| m.end - m.start);
         let same = special_of(&at("its map", procfs::maps(pid))?) == request.layout.special;
-        if same && request.layout.vdso.len() as u64 == code {
+        // In the middle of exec(2) there is no vDSO yet, and of that there is no code either.
+        if same && code > 0 && request.layout.vdso.len() as u64 == code {
             return Ok((request, hole));
         }
+        std::thread::sleep(LOOK_AGAIN);
     }
-    Err(refused("begins another program again and again: try again later"))
+    Err(refused("has no vDSO, or begins another program again and again: try again later"))
 }
 
 pub(super) fn target_request(

@@ -5,7 +5,8 @@ use super::target::Prepared;
 use super::thread::State;
 use super::{Abroad, Deputy, HomeError, Result, at};
 use crate::channel::{Channel, ChannelError};
-use crate::message::{Area, Context, Down, Run, Start, Up, said, signal_frames};
+use crate::layout::TOP;
+use crate::message::{Area, Context, Down, Run, Special, Start, Up, said, signal_frames};
 use pando_kernel::ptrace::{self, Stop};
 use pando_kernel::{PAGE, clock, page_floor, procfs};
 use std::collections::VecDeque;
@@ -65,11 +66,29 @@ impl Deputy {
         self.handlers.iter().chain(once).map(|(s, h)| (*s, h.clone())).collect()
     }
 
+    /// Where a thread goes on there must be memory: what is known of the process is of one program, and of one that lives.
+    fn runs_what_is_mapped(&self, areas: &[Area], special: &[Special]) -> Result<()> {
+        let places = areas.iter().map(|a| (a.start, a.end)).chain(special.iter().map(|s| (s.start, s.end)));
+        let places: Vec<(u64, u64)> = places.collect();
+        for context in self.threads.iter().filter_map(|t| t.context.as_ref()) {
+            let Some(ip) = ptrace::from_words(&context.registers).map(|r| r.rip).filter(|&ip| ip < TOP) else {
+                continue;
+            };
+            if !places.iter().any(|&(start, end)| (start..end).contains(&ip)) {
+                let why =
+                    format!("goes on at {ip:#x}, where it has no memory: it is ending, or begins another program");
+                return Err(HomeError::Refused(format!("process {} {why}; try again", self.pid)));
+            }
+        }
+        Ok(())
+    }
+
     /// Starts the guest at a prepared node and waits for its first message: the commit.
     pub(super) fn start_at(&mut self, mut prepared: Prepared, areas: &[Area]) -> Result<()> {
         let node = prepared.node.clone();
         let failed = |source| HomeError::Target { node: node.clone(), source };
         let special = special_of(&at("its map", procfs::maps(self.pid))?);
+        self.runs_what_is_mapped(areas, &special)?;
         if special != prepared.special {
             prepared.chan.send(&Down::Special(special), &[]).map_err(failed)?;
         }
