@@ -27,8 +27,9 @@ pub fn stall(plan: &Plan, node: &str, seconds: Option<f64>) -> Result<()> {
     let index = plan.index(node)?;
     let mut stopped = 0;
     loop {
-        // Helpers that were just being started are seen in the next round.
-        let running: Vec<Process> = machinery(plan, index).into_iter().filter(|p| p.state != 'T').collect();
+        // Helpers that were just being started are seen in the next round. One that has just ended stays a zombie: the daemon stands still.
+        let runs = |p: &Process| !matches!(p.state, 'T' | 'Z' | 'X');
+        let running: Vec<Process> = machinery(plan, index).into_iter().filter(runs).collect();
         if running.is_empty() {
             break;
         }
