@@ -82,6 +82,8 @@ fn nothing_to_move(pid: i32, status: &Status) -> Option<Obstacle> {
     }
 }
 
+const IO_URING_ADVICE: &str = "most programs have an option to do without (mariadbd: innodb-use-native-aio=0)";
+
 /// What `/proc/PID/status` speaks against.
 pub(crate) fn of_status(pid: i32, status: &Status) -> Vec<Obstacle> {
     let mut out = Vec::new();
@@ -109,6 +111,10 @@ pub(crate) fn of_status(pid: i32, status: &Status) -> Vec<Obstacle> {
     }
     if let Some(path) = looks_at_memory(pid) {
         out.push(obstacle(format!("it has {path} open, which would show old memory"), "move it when that is closed"));
+    }
+    if open_files(pid).iter().any(|(link, _)| link == "anon_inode:[io_uring]") {
+        // Its rings may be in memory of the program's own, which no mapping shows.
+        out.push(obstacle("it uses io_uring", IO_URING_ADVICE));
     }
     if is_32bit(pid) {
         out.push(obstacle("it is a 32-bit program", "use a 64-bit build"));
@@ -143,12 +149,17 @@ fn traced_by(tracer: i32) -> Obstacle {
 /// process has another number there.
 fn looks_at_memory(pid: i32) -> Option<String> {
     let inner = procfs::innermost_tid(pid).unwrap_or(pid);
-    let entries = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
-    let open = entries.flatten().filter_map(|e| Some((fs::read_link(e.path()).ok()?, e.path())));
-    let open = open.map(|(link, path)| (link.to_string_lossy().into_owned(), path));
     // Files of /proc say that they are empty.
     let empty = |path: &PathBuf| fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() == 0);
+    let open = open_files(pid).into_iter();
     open.filter(|(link, path)| shows_memory(link, [pid, inner]) && empty(path)).map(|(link, _)| link).next()
+}
+
+/// What its descriptors are open on, as `/proc` names it, and where `/proc` has it.
+fn open_files(pid: i32) -> Vec<(String, PathBuf)> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let named = entries.filter_map(|e| Some((fs::read_link(e.path()).ok()?, e.path())));
+    named.map(|(link, path)| (link.to_string_lossy().into_owned(), path)).collect()
 }
 
 /// Is this the path of a file of /proc that shows the memory of one of these?
@@ -187,10 +198,7 @@ fn of_flags(pid: i32, maps: &[Mapping], flags: &HashMap<u64, String>) -> Vec<Obs
                 "stop that I/O first",
             ));
         } else if m.name.contains("[io_uring]") {
-            out.push(obstacle(
-                format!("it uses io_uring: {at}"),
-                "most programs have an option to do without (mariadbd: innodb-use-native-aio=0)",
-            ));
+            out.push(obstacle(format!("it uses io_uring: {at}"), IO_URING_ADVICE));
         } else if has("io") || has("pf") {
             out.push(obstacle(format!("it maps a device: {at}"), "a process that drives a device (GPU) stays with it"));
         } else if has("ht") {

@@ -206,6 +206,11 @@ pub struct MapCall {
     pub args: [u64; 4],
 }
 
+/// What mmap(2) may be asked for, at most and at least, if it is made abroad first: memory of the program's own.
+pub const OWN_MEMORY: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
+/// See there.
+pub const OWN_MEMORY_AT_MOST: u64 = OWN_MEMORY | (libc::MAP_NORESERVE | libc::MAP_STACK) as u64;
+
 impl MapCall {
     /// Begin and end of what it changes; nothing for the break.
     pub fn range(&self) -> (u64, u64) {

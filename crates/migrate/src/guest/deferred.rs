@@ -7,7 +7,7 @@
 use super::{Guest, Held, Leaving, Result, Stage, at};
 use crate::area::Backing;
 use crate::layout::{HOLE_BYTES, HUGE, TOP};
-use crate::message::{MAX_MAP_CALLS, MapCall, Up};
+use crate::message::{MAX_MAP_CALLS, MapCall, OWN_MEMORY as OWN, OWN_MEMORY_AT_MOST as KINDS, Up};
 use crate::restart;
 use pando_calls::Class;
 use pando_kernel::inject::{self, Call, call};
@@ -23,9 +23,6 @@ const UNCOUNTED: usize = 4096;
 const STACK_ROOM: u64 = 1 << 30;
 /// Nor above the break, nor lower than here.
 const LOWEST: u64 = 1 << 32;
-/// Kinds of mappings that are the same whoever makes them.
-const KINDS: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK) as u64;
-const OWN: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
 const RW: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
 
 /// What home has yet to hear.

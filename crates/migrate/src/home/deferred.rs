@@ -4,7 +4,7 @@
 use super::thread::State;
 use super::{Deputy, HomeError, Result, at};
 use crate::layout::{HOLE_BYTES, TOP};
-use crate::message::{Down, MAX_MAP_CALLS, MapCall};
+use crate::message::{Down, MAX_MAP_CALLS, MapCall, OWN_MEMORY as OWN, OWN_MEMORY_AT_MOST as KINDS};
 use pando_kernel::inject::{Call, TABLE_ENTRIES, call};
 use pando_kernel::limit::{Limit, limit};
 use pando_kernel::ptrace::Stop;
@@ -23,8 +23,6 @@ const TRIES: u32 = 16;
 const LIFTED: u64 = (1 << 62) - 4097;
 /// The limit of a process that can't be asked.
 const NOTHING: Limit = Limit { rlim_cur: 0, rlim_max: 0 };
-const KINDS: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK) as u64;
-const OWN: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
 
 /// Do its limits let a process have as much memory as there is?
 fn is_unlimited(pid: i32) -> bool {
