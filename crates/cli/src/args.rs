@@ -1,12 +1,14 @@
 //! The words of the command line.
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
+use pando_node::views::Children;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Make a set of Linux machines behave like one computer.
 ///
-/// PANDO_SOCKET names the local daemon's socket and PANDO_STATE its state directory, where they are not the usual ones.
+/// PANDO_SOCKET names the local daemon's socket and PANDO_STATE its state directory, where they are not the usual ones, for the node and for the
+/// commands that speak to it. In personal mode PANDO_STATE is enough: the socket is in that directory.
 #[derive(Parser)]
 #[command(name = "pando", version, disable_help_subcommand = true)]
 pub struct Args {
@@ -40,6 +42,12 @@ pub enum Verb {
         #[arg(long)]
         json: bool,
     },
+    /// Watch the cluster: nodes, processes with where they are and why, moves as they happen; keys move, pause and end them.
+    #[command(after_help = "Example: pando top")]
+    Top(WatchOptions),
+    /// Watch the load of the nodes as bars.
+    #[command(after_help = "Example: pando mon")]
+    Mon(WatchOptions),
     /// Run a program here or at another node; it looks as if it ran here.
     #[command(after_help = "Example: pando run --best make -j8")]
     Run(RunOptions),
@@ -55,28 +63,44 @@ pub enum Verb {
         dest: String,
     },
     /// Show the processes that are away, guests here, or started with `pando run`.
-    #[command(after_help = "Example: pando ps -a")]
+    #[command(after_help = "Example: pando ps --tree")]
     Ps {
         /// Those that are at home again, too.
         #[arg(short, long)]
         all: bool,
+        /// Below each the ones that it has started.
+        #[arg(short, long)]
+        tree: bool,
         /// Print JSON: all of them, with all that is known.
         #[arg(long)]
         json: bool,
     },
-    /// Say whether a process can move, would, and why not.
+    /// Say whether a process can move, would, and why not; or what a node decided by itself.
     #[command(after_help = "Example: pando explain 4711")]
     Explain {
         /// The process.
-        pid: u32,
+        #[arg(required_unless_present = "node")]
+        pid: Option<u32>,
+        /// What a node has moved by itself, and why the others stay; this node, if nothing is said.
+        #[arg(short, long, conflicts_with = "pid", num_args = 0..=1)]
+        node: Option<Option<String>>,
         /// Print JSON.
         #[arg(long)]
         json: bool,
     },
+    /// Empty a node: its guests leave, and so do the programs that may; no new ones come.
+    #[command(after_help = "Example: pando drain n2")]
+    Drain {
+        /// The node; this one, if nothing is said.
+        node: Option<String>,
+        /// Use it again.
+        #[arg(short, long)]
+        undo: bool,
+    },
     /// Show what happened: moves, failures, losses, refusals, nodes that come and go.
     #[command(after_help = "Example: pando events --since 1h --follow")]
     Events(EventOptions),
-    /// Watch real programs spread over nodes on this machine.
+    /// Watch nodes on this machine spread real programs.
     #[command(disable_help_flag = true, override_usage = "pando demo ...", after_help = pando_testbed::usage::DEMO)]
     Demo {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -88,7 +112,7 @@ pub enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
-    /// Measure how fast moving is.
+    /// Measure how fast moving is, and how well work is spread.
     #[command(disable_help_flag = true, override_usage = "pando bench ...", after_help = pando_testbed::usage::BENCH)]
     Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -106,6 +130,43 @@ pub enum Verb {
         /// Which.
         shell: clap_complete::Shell,
     },
+}
+
+/// Bytes, with K, M, G or T for powers of 1024.
+fn size(text: &str) -> Result<u64, String> {
+    let (digits, unit) = text.split_at(text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).len());
+    let shift = match unit.to_ascii_uppercase().trim_end_matches('B').trim_end_matches('I') {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => return Err("a size is a number with K, M, G or T: 512M, 1.5G".into()),
+    };
+    let number: f64 = digits.parse().map_err(|_| "a size is a number with K, M, G or T: 512M, 1.5G")?;
+    if number >= 0.0 {
+        Ok((number * f64::from(1u32 << 10).powi(shift / 10)) as u64)
+    } else {
+        Err("a size is not negative".into())
+    }
+}
+
+fn node_name(text: &str) -> Result<String, String> {
+    pando_wire::NodeName::parse(text).map(|name| name.to_string()).map_err(|e| e.to_string())
+}
+
+/// The name of a group.
+fn word(text: &str) -> Result<String, String> {
+    let good = (1..=64).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    if good { Ok(text.to_owned()) } else { Err("a word has 1 to 64 letters, digits, and - _ .".into()) }
+}
+
+fn children(text: &str) -> Result<Children, String> {
+    match text {
+        "now" => Ok(Children::After(0)),
+        "never" => Ok(Children::Never),
+        ms => ms.parse().map(Children::After).map_err(|_| "write now, never, or milliseconds".into()),
+    }
 }
 
 /// `pando node`.
@@ -167,6 +228,20 @@ pub struct JoinOptions {
     pub config: Option<PathBuf>,
 }
 
+/// `pando top` and `pando mon`.
+#[derive(ClapArgs)]
+pub struct WatchOptions {
+    /// Seconds between two looks.
+    #[arg(short = 'd', long = "delay", value_name = "SECONDS", default_value_t = 1.0)]
+    pub every: f64,
+    /// No colours (NO_COLOR does the same).
+    #[arg(long)]
+    pub mono: bool,
+    /// Print what there is to show once, as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `pando events`.
 #[derive(ClapArgs)]
 pub struct EventOptions {
@@ -198,6 +273,31 @@ pub struct RunOptions {
     /// it use more, it comes home.
     #[arg(long, value_name = "LEVEL")]
     pub cpu: Option<String>,
+    /// It stays here, and so does what it starts.
+    #[arg(long, conflicts_with_all = ["node", "best", "nodes"])]
+    pub home_only: bool,
+    /// Pando does not move it by itself.
+    #[arg(long)]
+    pub no_move: bool,
+    /// Pando moves it to these nodes only (and home).
+    #[arg(long, value_name = "NODE,...", value_delimiter = ',', value_parser = node_name)]
+    pub nodes: Option<Vec<String>>,
+    /// Pando moves it by itself at most so often; out of a node that is drained it leaves all the same.
+    #[arg(long, value_name = "N")]
+    pub max_moves: Option<u32>,
+    /// The memory that it will need, as far as you know (512M, 2G): Pando puts it nowhere by itself where there is less.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub memory: Option<u64>,
+    /// Pando puts no two programs with the same WORD (of this node) at one node, as far as there are enough.
+    #[arg(long, value_name = "WORD", value_parser = word)]
+    pub apart: Option<String>,
+    /// Pando keeps all programs with the same WORD (of this node) at one node: where the last one went, the others follow.
+    #[arg(long, value_name = "WORD", conflicts_with = "apart", value_parser = word)]
+    pub together: Option<String>,
+    /// When what it starts goes where it was sent (--node, --best): `now`, `never`, or after so many milliseconds of CPU time. If nothing is said, after
+    /// those in the node's configuration.
+    #[arg(long, value_name = "WHEN", value_parser = children)]
+    pub children: Option<Children>,
     /// Don't wait: print its pid. Its input is empty; output goes on to a file or terminal, not to a pipe.
     #[arg(short, long)]
     pub detach: bool,

@@ -24,6 +24,7 @@ pub fn node(options: NodeOptions) -> Done {
     config.name = options.name.or(config.name);
     config.listen = options.listen.unwrap_or(config.listen);
     config.advertise = options.advertise.or(config.advertise);
+    config.check().map_err(said)?;
     if options.print_config {
         println!("# state {}, socket {}", place.state.display(), place.socket.display());
         print!("{}", config.to_toml());
@@ -63,6 +64,7 @@ pub fn join(options: JoinOptions) -> Done {
     let mut config = Config::load(&place.config, asked).map_err(said)?;
     let listen = options.listen.as_ref().map_or(String::new(), |l| format!(" --listen {l}"));
     config.listen = options.listen.unwrap_or(config.listen);
+    config.check().map_err(said)?;
     let name = name_or_host(options.name.as_deref().or(config.name.as_deref()))?;
     let word = match options.token.as_str() {
         "-" => std::io::read_to_string(std::io::stdin()).map_err(said)?,

@@ -8,6 +8,9 @@ mod level;
 mod manual;
 mod run;
 mod show;
+mod stopping;
+mod top;
+mod tree;
 mod waiting;
 
 use args::{Args, Verb};
@@ -43,10 +46,14 @@ fn act(args: Args) -> i32 {
         Verb::Token { valid_s } => cluster::token(&client(), valid_s),
         Verb::Join(options) => cluster::join(options),
         Verb::Nodes { json } => show::nodes(&client(), json),
+        Verb::Top(options) => top::watch(&client(), top::Screen::Top, &options),
+        Verb::Mon(options) => top::watch(&client(), top::Screen::Mon, &options),
         Verb::Run(options) => return run::run(&client(), options),
         Verb::Move { pid, dest, family } => show::mv(&client(), pid, dest, family),
-        Verb::Ps { all, json } => show::ps(&client(), all, json),
-        Verb::Explain { pid, json } => show::explain(&client(), pid, json),
+        Verb::Ps { all, tree, json } => show::ps(&client(), all, tree, json),
+        Verb::Explain { pid: Some(pid), json, .. } => show::explain(&client(), pid, json),
+        Verb::Explain { pid: None, node, json } => show::decisions(&client(), node.flatten().as_deref(), json),
+        Verb::Drain { node, undo } => show::drain(&client(), node, undo),
         Verb::Events(options) => events::events(&client(), &options),
         Verb::Man { dir } => manual::pages(&dir),
         Verb::Completions { shell } => {
@@ -66,5 +73,5 @@ fn act(args: Args) -> i32 {
 }
 
 fn client() -> Client {
-    Client::new(&Place::find(None, None, None).socket)
+    Client::new(&Place::to_speak_to())
 }

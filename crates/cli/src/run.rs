@@ -1,13 +1,15 @@
 //! `pando run`: the program is our child in the caller's own session, with its terminal, directory and
-//! credentials; we wait for it and end as it ended. The terminal sends its signals to both of us; those that somebody sends
+//! credentials; we wait for it, stop when it stops and end as it ended. The terminal sends its signals to both of us; those that somebody sends
 //! to us alone are passed on.
 
 use crate::args::RunOptions;
 use crate::level;
+use crate::stopping::Job;
 use crate::waiting;
+use pando_kernel::standard;
 use pando_node::client::{Client, ClientError};
 use pando_node::sys;
-use pando_node::views::{Event, Info, Liveness, MoveRequest, Node, Process, RegisterRequest};
+use pando_node::views::{Event, Info, Liveness, MoveRequest, Node, Process, RegisterRequest, Wish};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -17,6 +19,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+const SEE_HELP: &str = "`pando run --help` shows what there is";
 /// Exit statuses as shells have them.
 const NOT_FOUND: i32 = 127;
 const NOT_EXECUTABLE: i32 = 126;
@@ -32,14 +35,19 @@ const STEP: Duration = Duration::from_millis(2);
 
 /// Runs it; gives our exit status.
 pub fn run(client: &Client, mut options: RunOptions) -> i32 {
-    options.node = options.node.or(options.best.then(|| "best".into()));
+    options.node = options.node.or(options.best.then(|| "best".into())).filter(|n| n != "home");
     let daemon: Result<Info, ClientError> = client.get("/v1/info");
     if let (Err(e), Some(node)) = (&daemon, &options.node) {
         eprintln!("pando: it runs here and not at {node}: {e}");
     }
-    if let (Ok(_), Some(node)) = (&daemon, &options.node)
-        && let Err(why) = reachable(client, node)
+    if let Ok(daemon) = &daemon
+        && let Err(why) = reachable(client, daemon, &options)
     {
+        eprintln!("pando: {why}; nothing was started");
+        return NOT_STARTED;
+    }
+    let wish = wish(&mut options);
+    if let Err(why) = wish.check() {
         eprintln!("pando: {why}; nothing was started");
         return NOT_STARTED;
     }
@@ -55,7 +63,11 @@ pub fn run(client: &Client, mut options: RunOptions) -> i32 {
     let child = match start(&options, variables, daemon.as_ref().ok().map(|d| d.pid)) {
         Ok(child) => child,
         Err(e) => {
-            eprintln!("pando: {}: {e}", options.command[0].to_string_lossy());
+            let program = options.command[0].to_string_lossy();
+            match program.starts_with('-') && e.kind() == io::ErrorKind::NotFound {
+                true => eprintln!("pando: `{program}` is no option of `pando run`, nor a program\n{SEE_HELP}"),
+                false => eprintln!("pando: {program}: {e}"),
+            }
             return if e.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
         }
     };
@@ -68,15 +80,15 @@ pub fn run(client: &Client, mut options: RunOptions) -> i32 {
     }
     let place = daemon.is_ok().then_some(());
     if options.detach {
-        let moved = place.map_or(Ok(()), |()| settle(client, pid, options.node.as_deref()));
+        let moved = place.map_or(Ok(()), |()| settle(client, pid, options.node.as_deref(), wish));
         return moved.map_or_else(|text| complain(&text), |()| 0);
     }
     let mover = place.map(|()| {
         let (client, node) = (client.clone(), options.node);
         // Beside the waiting, which must see the end of the program whatever the daemon does.
-        std::thread::spawn(move || settle(&client, pid, node.as_deref()).map_err(|text| complain(&text)))
+        std::thread::spawn(move || settle(&client, pid, node.as_deref(), wish).map_err(|text| complain(&text)))
     });
-    let status = wait(child);
+    let status = wait(&child);
     drop(passing);
     drop(mover);
     if let Some(home) = daemon.ok().filter(|_| status == BY_SIGNAL + libc::SIGKILL).map(|d| d.name) {
@@ -89,15 +101,40 @@ pub fn run(client: &Client, mut options: RunOptions) -> i32 {
     status
 }
 
-/// Is there such a node, and is it up?
-fn reachable(client: &Client, node: &str) -> Result<(), String> {
+/// What the user wants of Pando.
+fn wish(options: &mut RunOptions) -> Wish {
+    Wish {
+        home_only: options.home_only,
+        no_move: options.no_move,
+        nodes: options.nodes.take(),
+        max_moves: options.max_moves,
+        memory: options.memory,
+        apart: options.apart.take(),
+        together: options.together.take(),
+        children: options.children,
+    }
+}
+
+/// Are there such nodes, and is the one where it is to begin up?
+fn reachable(client: &Client, daemon: &Info, options: &RunOptions) -> Result<(), String> {
+    let asked = options.node.iter().filter(|n| !["best", "home"].contains(&n.as_str()));
+    let asked: Vec<&String> = asked.chain(options.nodes.iter().flatten()).collect();
+    if asked.is_empty() {
+        return Ok(());
+    }
     let nodes: Vec<Node> = client.get("/v1/nodes").map_err(|e| e.to_string())?;
     let known: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();
-    match nodes.iter().find(|n| n.name == node) {
-        _ if node == "best" => Ok(()),
-        None => Err(format!("there is no node {node} (there are {})", known.join(", "))),
-        Some(n) if n.state == Liveness::Down => Err(format!("node {node} is down: see `pando nodes`")),
-        Some(_) => Ok(()),
+    if let Some(stranger) = asked.iter().find(|n| !known.contains(&n.as_str())) {
+        return Err(format!("there is no node {stranger} (there are {})", known.join(", ")));
+    }
+    let Some(first) = nodes.iter().find(|n| Some(&n.name) == options.node.as_ref()) else { return Ok(()) };
+    if first.state == Liveness::Down {
+        return Err(format!("node {} is down: see `pando nodes`", first.name));
+    }
+    let among = |all: &Vec<String>| all.contains(&first.name) || first.name == daemon.name;
+    match options.nodes.as_ref().is_none_or(among) {
+        true => Ok(()),
+        false => Err(format!("--node {} is not among --nodes", first.name)),
     }
 }
 
@@ -112,7 +149,7 @@ fn tell_loss(client: &Client, home: &str, pid: u32, begun: SystemTime) {
         let Ok(events) = events else { return };
         let lost = events.iter().rev().find(|e| e.kind == "lost" && ours(e));
         if let Some(event) = lost {
-            eprintln!("pando: {}", event.text);
+            eprintln!("pando: {}; `pando events` has what happened before", event.text);
             return;
         }
         std::thread::sleep(STEP * 10);
@@ -138,6 +175,7 @@ fn start(options: &RunOptions, variables: Vec<(String, OsString)>, daemon: Optio
         }
     }
     sys::prepare_program(&mut command, daemon, options.detach);
+    standard::hand_on_closed();
     command.spawn()
 }
 
@@ -147,8 +185,8 @@ fn is_pipe(stream: &impl AsFd) -> bool {
 }
 
 /// Tells the daemon of the program, and has it moved if that was asked.
-fn settle(client: &Client, pid: u32, node: Option<&str>) -> Result<(), String> {
-    let known: Result<Process, _> = client.post("/v1/register", &RegisterRequest { pid });
+fn settle(client: &Client, pid: u32, node: Option<&str>, wish: Wish) -> Result<(), String> {
+    let known: Result<Process, _> = client.post("/v1/register", &RegisterRequest { pid, wish });
     let Some(node) = node else {
         // It runs, and that is what was asked; that nobody may move it is worth no message.
         return Ok(());
@@ -184,8 +222,8 @@ fn has_begun(pid: u32) -> bool {
     fields.first() == Some(&"S") || user_ticks >= 2
 }
 
-fn wait(mut child: Child) -> i32 {
-    match child.wait() {
+fn wait(child: &Child) -> i32 {
+    match Job::new(child.id()).wait() {
         Ok(status) => as_it_ended(status),
         Err(e) => complain(&format!("waiting for it: {e}")),
     }

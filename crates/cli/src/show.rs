@@ -1,10 +1,13 @@
 //! Questions to the daemon and their answers as tables: `nodes`, `ps`, `move`, `explain`.
 
 use crate::cluster::Done;
+use crate::tree;
 use crate::waiting;
 use pando_node::client::{Client, ClientError};
 use pando_node::sys;
-use pando_node::views::{Explanation, Info, Liveness, MoveRequest, Node, Process};
+use pando_node::views::{Children, Wish};
+use pando_node::views::{Decision, Decisions, DrainRequest, Explanation, Info, Liveness, MoveRequest, Node, Process};
+use pando_wire::NodeName;
 use serde::Serialize;
 
 fn said(e: ClientError) -> String {
@@ -61,8 +64,12 @@ fn print_table(header: &[&str], rows: &[Vec<String>], room: usize) {
     rows.iter().for_each(|r| line(r));
 }
 
-fn gigabytes(bytes: u64) -> String {
-    format!("{:.1}G", bytes as f64 / f64::from(1 << 30))
+/// Three digits, roughly.
+fn size(bytes: u64) -> String {
+    match bytes >> 20 {
+        megabytes @ ..1024 => format!("{megabytes}M"),
+        _ => format!("{:.1}G", bytes as f64 / f64::from(1 << 30)),
+    }
 }
 
 /// `pando nodes`.
@@ -86,17 +93,35 @@ fn node_row(n: &Node) -> Vec<String> {
         (_, None) => "-".into(),
     };
     let (cpus, load, guests) = (n.cpus.to_string(), format!("{:.1}", n.runnable), n.guests.to_string());
-    let (free, memory) = (gigabytes(n.free), gigabytes(n.memory));
-    vec![n.name.clone(), n.state.as_str().into(), heard, cpus, load, free, memory, guests, n.addr.clone()]
+    let (free, memory) = (size(n.free), size(n.memory));
+    let state = match (n.state, n.standing.as_str()) {
+        // What its owner or administrator said of it matters only where it lives.
+        (Liveness::Up, standing @ ("drained" | "full")) => standing.into(),
+        (Liveness::Up, "owner") => "its owner's".into(),
+        (state, _) => state.as_str().to_owned(),
+    };
+    // What one that is gone had, or one that has not said anything yet has, is nothing to go by.
+    let figures = match n.state == Liveness::Down || n.memory == 0 {
+        true => std::array::from_fn(|_| "-".to_owned()),
+        false => [cpus, load, free, memory, guests],
+    };
+    [vec![n.name.clone(), state, heard], figures.to_vec(), vec![n.addr.clone()]].concat()
 }
 
 /// `pando ps`.
-pub fn ps(client: &Client, all: bool, json: bool) -> Done {
+pub fn ps(client: &Client, all: bool, tree: bool, json: bool) -> Done {
     let processes: Vec<Process> = client.get("/v1/processes").map_err(said)?;
     if json {
         return print_json(&processes);
     }
-    let mut rows: Vec<Vec<String>> = processes.iter().filter(|p| all || p.is_at_work()).map(process_row).collect();
+    let shown: Vec<&Process> = processes.iter().filter(|p| all || p.is_at_work()).collect();
+    let branches = if tree { tree::grow(&shown) } else { shown.into_iter().map(|p| (String::new(), p)).collect() };
+    let row = |(branch, p): &(String, &Process)| {
+        let mut row = process_row(p);
+        row.last_mut().into_iter().for_each(|command| command.insert_str(0, branch));
+        row
+    };
+    let mut rows: Vec<Vec<String>> = branches.iter().map(row).collect();
     print_cut(&["PID", "USER", "HOME", "WHERE", "MOVES", "PHASE", "CPU AWAY", "COMMAND"], &mut rows);
     Ok(())
 }
@@ -106,7 +131,10 @@ fn process_row(p: &Process) -> Vec<String> {
     let (user, home, place) = (p.user.clone(), p.home.clone(), p.place.clone());
     // Only its home counts them.
     let moves = if p.role == "guest" { "-".into() } else { p.moves.to_string() };
-    vec![p.pid.to_string(), user, home, place, moves, p.phase.clone(), cpu, p.command.clone()]
+    // At rest it is where it is; what is on its way has that to say first.
+    let at_rest = p.stopped && ["away", "home"].contains(&p.phase.as_str());
+    let phase = if at_rest { "stopped".into() } else { p.phase.clone() };
+    vec![p.pid.to_string(), user, home, place, moves, phase, cpu, p.command.clone()]
 }
 
 /// `pando move`.
@@ -146,7 +174,8 @@ pub fn explain(client: &Client, pid: u32, json: bool) -> Done {
     let p = &e.process;
     println!("process {pid}: {}", p.command);
     let moves = counted(p.moves, "move");
-    println!("  user {}, home {}, now at {} ({}), {moves}", p.user, p.home, p.place, p.phase);
+    let stopped = if p.stopped { ", stopped" } else { "" };
+    println!("  user {}, home {}, now at {} ({}{stopped}), {moves}", p.user, p.home, p.place, p.phase);
     if let Some(node) = e.nodes.iter().find(|n| n.name == p.place && n.state != Liveness::Up) {
         println!("  {}", troubled(node));
     }
@@ -162,18 +191,78 @@ pub fn explain(client: &Client, pid: u32, json: bool) -> Done {
             }
         }
     }
+    let wishes = wishes(&e.wish);
+    if !wishes.is_empty() {
+        println!("  its user said: {}", wishes.join(" "));
+    }
     let stays = e.inspection.as_ref().is_ok_and(|i| !i.obstacles.is_empty());
     match &e.best {
         _ if stays => {}
-        Ok((node, why)) => println!("  best node: {node} ({why})"),
-        Err(why) => println!("  best node: none: {why}"),
+        Ok((node, why)) => println!("  best other node: {node} ({why})"),
+        Err(why) => println!("  best other node: none: {why}"),
     }
     if let Some(follows) = &e.follows {
         println!("  it {follows}");
     }
+    if let Some(balance) = &e.balance {
+        println!("  balance: {balance}");
+    }
     for r in &p.records {
         let freeze = r.freeze_us as f64 / 1000.0;
         println!("  moved {} -> {} ({}), frozen {freeze:.1} ms, {} KB", r.from, r.to, r.reason, r.frozen_bytes >> 10);
+    }
+    Ok(())
+}
+
+/// The options of `pando run` that say the same.
+fn wishes(wish: &Wish) -> Vec<String> {
+    let children = |c: &Children| match c {
+        Children::After(0) => "--children now".to_owned(),
+        Children::After(ms) => format!("--children {ms}"),
+        Children::Never => "--children never".to_owned(),
+    };
+    let said = [
+        wish.home_only.then(|| "--home-only".to_owned()),
+        wish.no_move.then(|| "--no-move".to_owned()),
+        wish.nodes.as_ref().map(|all| format!("--nodes {}", all.join(","))),
+        wish.max_moves.map(|n| format!("--max-moves {n}")),
+        wish.memory.map(|bytes| format!("--memory {}", size(bytes))),
+        wish.apart.as_ref().map(|word| format!("--apart {word}")),
+        wish.together.as_ref().map(|word| format!("--together {word}")),
+        wish.children.as_ref().map(children),
+    ];
+    said.into_iter().flatten().collect()
+}
+
+/// `pando explain --node`.
+pub fn decisions(client: &Client, node: Option<&str>, json: bool) -> Done {
+    let name = node.map(NodeName::parse).transpose().map_err(|e| e.to_string())?;
+    let of = name.map_or_else(String::new, |name| format!("?node={name}"));
+    let all: Decisions = client.get(&format!("/v1/decisions{of}")).map_err(said)?;
+    if json {
+        return print_json(&all);
+    }
+    let lines = |list: &[Decision]| {
+        for d in list {
+            println!("  {:>5.1} s ago  process {} of {} {}", d.age_ms as f64 / 1000.0, d.pid, d.home, d.text);
+        }
+    };
+    println!("node {} moved by itself, or tried to:", all.node);
+    lines(&all.moves);
+    println!("and leaves where they are:");
+    lines(&all.stays);
+    Ok(())
+}
+
+/// `pando drain`.
+pub fn drain(client: &Client, node: Option<String>, undo: bool) -> Done {
+    let done: DrainRequest = client.post("/v1/drain", &DrainRequest { node, on: !undo }).map_err(said)?;
+    let node = done.node.unwrap_or_default();
+    match done.on {
+        true => println!(
+            "node {node} is being drained: `pando nodes` shows how many guests are left, `pando explain --node {node}` what stays and why, `pando drain --undo {node}` opens it again"
+        ),
+        false => println!("node {node} takes guests again"),
     }
     Ok(())
 }

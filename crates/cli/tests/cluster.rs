@@ -4,6 +4,7 @@ mod lab;
 
 use lab::{Lab, fails, is_root, ok, pando, until};
 use pando_node::views::Liveness;
+use std::io::{Read, Write};
 use std::process::Command;
 
 #[test]
@@ -15,7 +16,7 @@ fn three_machines_become_one_cluster_and_see_who_dies_and_returns() {
     }
     let json: serde_json::Value = serde_json::from_str(&ok(&mut lab.nodes[0].cli(&["nodes", "--json"]))).unwrap();
     assert_eq!(json.as_array().unwrap().len(), 3);
-    assert!(json[0]["cpus"].as_u64().unwrap() > 0 && json[1]["free"].as_u64().unwrap() > 0, "{json}");
+    assert!(json[0]["cpus"].as_f64().unwrap() > 0.0 && json[1]["free"].as_u64().unwrap() > 0, "{json}");
     lab.nodes[1].kill();
     for i in [0, 2] {
         until("n2 down", || (lab.nodes[i].node("n2").state == Liveness::Down).then_some(()));
@@ -86,7 +87,7 @@ fn what_is_missing_is_said_with_the_next_step() {
     let running = fails(second.arg("--socket").arg(&machine.socket));
     assert!(running.contains("another node runs"), "{running}");
     let printed = ok(pando().args(["node", "--print-config", "--listen", "1.2.3.4:5"]));
-    for key in ["listen = \"1.2.3.4:5\"", "lost_after_ms = 10000", "heartbeat_ms = 500"] {
+    for key in ["listen = \"1.2.3.4:5\"", "lost_after_ms = 10000", "probe_ms = 1000"] {
         assert!(printed.contains(key), "{printed}");
     }
 }
@@ -134,4 +135,22 @@ fn another_user_gets_no_token_and_no_process_of_ours() {
     own.kill().unwrap();
     own.wait().unwrap();
     assert!(explained.status.success(), "{explained:?}");
+}
+
+#[test]
+fn figures_for_prometheus_and_for_screens() {
+    let lab = Lab::new(2, "");
+    let mut stream = std::os::unix::net::UnixStream::connect(&lab.nodes[0].socket).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    for line in ["pando_node_up{node=\"n1\"} 1", "pando_node_up{node=\"n2\"} 1", "# TYPE pando_gossip_messages counter"]
+    {
+        assert!(text.contains(line), "{text}");
+    }
+    let sent = text.lines().find_map(|l| l.strip_prefix("pando_gossip_sent_bytes_total ")).unwrap();
+    assert!(sent.parse::<u64>().unwrap() > 0, "they have spoken");
+    let top: serde_json::Value = serde_json::from_str(&ok(&mut lab.nodes[0].cli(&["top", "--json"]))).unwrap();
+    assert_eq!(top["nodes"][1]["name"], "n2");
+    assert!(fails(&mut lab.nodes[0].cli(&["mon"])).contains("--json"), "there is no terminal here");
 }

@@ -4,12 +4,32 @@ mod lab;
 
 use lab::{Lab, ok, until};
 use pando_node::views::{Event, Process};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 /// Computes until the file `stop` is there.
 const COMPUTE: &str = "compute() { while [ ! -e $stop ]; do i=0; while [ $i -lt 9999 ]; do i=$((i+1)); done; done; }";
 
-fn start(lab: &Lab, words: &[&str], script: &str) -> Child {
+/// A program that is told to stop, and waited for, however the test ends.
+struct Program {
+    child: Child,
+    stop: PathBuf,
+}
+
+impl Program {
+    fn id(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = std::fs::write(&self.stop, "");
+        let _ = self.child.wait();
+    }
+}
+
+fn start(lab: &Lab, words: &[&str], script: &str) -> Program {
     let mut command = match words {
         [] => Command::new("/bin/sh"),
         words => lab.nodes[0].cli(words),
@@ -17,8 +37,9 @@ fn start(lab: &Lab, words: &[&str], script: &str) -> Child {
     if !words.is_empty() {
         command.arg("/bin/sh");
     }
-    command.args(["-c", &format!("{COMPUTE}\n{script}")]).env("stop", lab.dir.join("stop")).env("COMPUTE", COMPUTE);
-    command.stdin(Stdio::null()).spawn().unwrap()
+    let stop = lab.dir.join("stop");
+    command.args(["-c", &format!("{COMPUTE}\n{script}")]).env("stop", &stop).env("COMPUTE", COMPUTE);
+    Program { child: command.stdin(Stdio::null()).spawn().unwrap(), stop }
 }
 
 fn processes(lab: &Lab) -> Vec<Process> {
@@ -40,9 +61,9 @@ fn first_child(pid: u32) -> u32 {
     })
 }
 
-fn finish(lab: &Lab, mut child: Child) {
-    std::fs::write(lab.dir.join("stop"), "").unwrap();
-    assert!(child.wait().unwrap().success());
+fn finish(mut program: Program) {
+    std::fs::write(&program.stop, "").unwrap();
+    assert!(program.child.wait().unwrap().success());
 }
 
 #[test]
@@ -53,7 +74,8 @@ fn children_and_grandchildren_that_compute_go_to_the_family_and_home_with_it() {
     let root = arrived(&lab, "n2", "run");
     until("two that follow", || {
         let all = processes(&lab);
-        let follow = |p: &&Process| p.place == "n2" && p.records[0].reason.starts_with("follows ");
+        let follow =
+            |p: &&Process| p.place == "n2" && p.records.first().is_some_and(|r| r.reason.starts_with("follows "));
         (all.iter().filter(follow).count() == 2).then_some(())
     });
     ok(&mut lab.nodes[0].cli(&["move", "--family", &root.pid.to_string(), "n3"]));
@@ -62,7 +84,7 @@ fn children_and_grandchildren_that_compute_go_to_the_family_and_home_with_it() {
     assert!(processes(&lab).iter().all(|p| p.place == "n1"), "{:?}", processes(&lab));
     let said = ok(&mut lab.nodes[0].cli(&["explain", &root.pid.to_string()]));
     assert!(!said.contains("it goes to"), "who was sent home stays there: {said}");
-    finish(&lab, child);
+    finish(child);
 }
 
 #[test]
@@ -81,7 +103,7 @@ fn a_program_goes_back_after_exec_and_its_older_children_stay() {
     assert_eq!(back.pid, pid);
     assert!(back.records.iter().any(|r| r.to == "n1" && r.reason.contains("exec")), "{:?}", back.records);
     assert!(processes(&lab).iter().all(|p| p.pid != older), "it was there before anything was moved");
-    finish(&lab, child);
+    finish(child);
     until("the child's end", || (!std::path::Path::new(&format!("/proc/{older}")).exists()).then_some(()));
 }
 
@@ -97,7 +119,7 @@ fn nobody_follows_where_that_is_switched_off() {
         (ticks > 50).then_some(())
     });
     assert!(processes(&lab).iter().all(|p| p.pid != child));
-    finish(&lab, parent);
+    finish(parent);
 }
 
 #[test]
@@ -123,7 +145,7 @@ fn a_family_that_can_not_follow_is_told_of_once_and_then_counted() {
     assert_eq!((told[0].to.as_deref(), told[0].home.as_deref()), (Some("n2"), Some("n1")));
     // Between two attempts: what never moved is not listed.
     until("nobody but the parent", || processes(&lab).iter().all(|p| p.pid == root).then_some(()));
-    finish(&lab, parent);
+    finish(parent);
 }
 
 #[test]
@@ -138,8 +160,6 @@ fn who_mostly_waits_for_home_comes_back_unless_somebody_wants_it_there() {
     });
     let there: Vec<Process> = processes(&lab).into_iter().filter(|p| p.place == "n2").collect();
     assert!(there.iter().any(|p| p.records.iter().all(|r| r.to == "n2")), "{there:?}");
-    std::fs::write(lab.dir.join("stop"), "").unwrap();
-    for mut child in [free, wanted] {
-        assert!(child.wait().unwrap().success());
-    }
+    finish(free);
+    finish(wanted);
 }

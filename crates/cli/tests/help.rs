@@ -19,9 +19,28 @@ fn each_command_has_its_own_help_with_one_example() {
             assert!(!help.contains(&format!("pando {other} ")), "the help of {verb} speaks of {other}: {help}");
         }
     }
-    let wrong = fails(pando().args(["bench", "fly"]));
-    assert!(wrong.contains("no benchmark") || wrong.contains("not a benchmark"), "{wrong}");
-    assert!(wrong.contains("pando bench files") && !wrong.contains("pando testbed up"), "{wrong}");
+}
+
+#[test]
+fn what_is_wrong_is_said_and_where_to_look() {
+    for (words, what) in [
+        (&["bench", "fly"][..], "not a benchmark"),
+        (&["testbed", "fly"], "not a testbed command"),
+        (&["testbed", "up"], "the number of nodes is missing"),
+        (&["testbed", "up", "3", "--fly"], "--fly"),
+        (&["demo", "--nodes", "1"], "at least two nodes"),
+        (&["run", "--fly", "true"], "`--fly` is no option"),
+    ] {
+        let wrong = fails(pando().args(words));
+        let hint = format!("`pando {} --help` shows what there is", words[0]);
+        let lines: Vec<&str> = wrong.lines().collect();
+        assert!(lines.len() == 2 && lines[0].contains(what) && lines[1] == hint, "{words:?}: {wrong}");
+    }
+    for verb in VERBS.iter().filter(|v| !["bench", "testbed", "demo", "run"].contains(v)) {
+        let wrong = fails(pando().args([verb, "--fly"]));
+        assert!(wrong.starts_with("error: unexpected argument '--fly'") && wrong.contains("--help"), "{wrong}");
+        assert!(wrong.lines().count() <= 7, "{wrong}");
+    }
 }
 
 #[test]

@@ -6,10 +6,10 @@ use lab::{Lab, this_program, until};
 use pando_node::views::Liveness;
 use pando_wire::frame;
 use pando_wire::identity::NewKey;
-use pando_wire::message::{HELLO_VERSION, Hello, Load, Member, Message};
+use pando_wire::message::{HELLO_VERSION, Hello, Load, Member, Message, Told};
 use pando_wire::rustls::pki_types::ServerName;
 use pando_wire::rustls::{ClientConfig, ClientConnection, StreamOwned};
-use pando_wire::version::Versions;
+use pando_wire::version::{MAX, Versions};
 use pando_wire::{Identity, NodeName, SNI_JOIN, SNI_MOVE, SNI_NODE, tls};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -108,11 +108,13 @@ fn a_member_that_lies_or_breaks_a_limit_is_dropped() {
     say(&[&[0xff; 64]], "the limit is");
     say(&[&[0, 0, 0, 9, 0, 0, 1, 2, 3, 4, 5, 6, 7]], "does not decode");
     say(&[&good, &[0x7f, 0xff, 0xff, 0xff, 0, 1]], "a frame of 2147483647 bytes announced");
-    let beat = frame::encode(5, &Message::Beat { seq: 1, load: Load::default() }).unwrap();
-    say(&[&good, &beat], "a frame of version 5 on a connection that agreed on 1");
-    let one = Member { name: "x".into(), addr: "y".into(), stamp: 0 };
-    let many = frame::encode(1, &Message::Members(vec![one; 5000])).unwrap();
-    say(&[&good, &many], "the limit is 1024");
+    let beat = frame::encode(MAX + 7, &Message::Swim(Vec::new())).unwrap();
+    say(&[&good, &beat], &format!("a frame of version {} on a connection that agreed on {MAX}", MAX + 7));
+    let one = Told { who: "x".into(), life: 1, number: 1, age_ms: 0, load: Load::default() };
+    let many = frame::encode(MAX, &Message::Loads(vec![one; 3000])).unwrap();
+    say(&[&good, &many], "the limit is 256");
+    let junk = frame::encode(MAX, &Message::Swim(vec![0xff; 40])).unwrap();
+    say(&[&good, &junk], "a membership packet that makes no sense");
     still_well(&lab);
 }
 

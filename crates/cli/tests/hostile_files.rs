@@ -287,6 +287,63 @@ fn a_guest_serves_itself_as_long_as_home_keeps_its_word() {
     visit.ends_content();
 }
 
+/// Numbers of descriptors that the guest has, with the flags of their descriptions.
+fn descriptors(visit: &Visit) -> Vec<(String, i32)> {
+    let (_, body) = visit.sandbox();
+    let all = fs::read_dir(format!("/proc/{body}/fd")).unwrap().flatten();
+    let with_flags = all.map(|entry| {
+        let number = entry.file_name().into_string().unwrap();
+        let text = fs::read_to_string(format!("/proc/{body}/fdinfo/{number}")).unwrap();
+        let flags = text.lines().find_map(|l| l.strip_prefix("flags:")).unwrap().trim();
+        (number, i32::from_str_radix(flags, 8).unwrap())
+    });
+    with_flags.collect()
+}
+
+#[test]
+fn what_a_guest_is_given_it_can_only_read() {
+    let test = "what_a_guest_is_given_it_can_only_read";
+    if !can_run(test) {
+        return;
+    }
+    if let Err(e) = pando_kernel::sparse::Place::new() {
+        eprintln!("SKIPPED {test}: {e}");
+        return;
+    }
+    const PIECE: u64 = 256 << 10;
+    let mut visit = Visit::running(&calling(libc::SYS_read, [5, liar::home::DATA, 4096]));
+    let (seq, ..) = visit.call();
+    visit.reply(seq, 4096);
+    visit.wait_for(|up, _| (up == Up::Ask(1, 5, Owners::Unknown)).then_some(()));
+    assert_eq!(descriptors(&visit), []);
+    let file = File { id: 1, size: 1 << 20, position: Some(0), numbers: vec![5], same_as: None };
+    visit.say(&Down::Granted(1, file), &[]);
+    let len = visit.wait_for(|up, _| if let Up::Fetch(1, 0, len) = up { Some(u64::from(len)) } else { None });
+    assert!(len >= PIECE, "{len}");
+    visit.say(&Down::FileData(1, 0), &vec![7; PIECE as usize]);
+    // Its own kernel reads all of that.
+    let at = loop {
+        match visit.hear().unwrap().0 {
+            Up::Position(5, at) => break at,
+            Up::Pull(addr, _) => visit.say(&Down::Pages(vec![Run { addr, pages: 1, zero: true }]), &[]),
+            up => assert!(!matches!(up, Up::Call { .. }), "{up:?}"),
+        }
+    };
+    assert!((4096..=PIECE).contains(&at) && at.is_multiple_of(4096), "{at}");
+    let given = descriptors(&visit);
+    assert!(given.len() == 1 && given[0].0 == "5", "{given:?}");
+    assert_eq!(given[0].1 & (libc::O_ACCMODE | libc::O_PATH | libc::O_APPEND), libc::O_RDONLY);
+    let (_, body) = visit.sandbox();
+    let file = fs::metadata(format!("/proc/{body}/fd/5")).unwrap();
+    assert_eq!((file.mode() & 0o7777, file.nlink()), (0o400, 0), "nobody else's, and nowhere to be found");
+    // When home has taken it back nothing is read by it any more.
+    visit.say(&Down::Forget(1), &[]);
+    visit.wait_for(|up, _| (up == Up::Release(1)).then_some(()));
+    let (_, nr, _) = visit.call();
+    assert_eq!(nr, libc::SYS_read as u64);
+    visit.ends_content();
+}
+
 #[test]
 fn a_home_that_gives_what_nobody_asked_for() {
     let test = "a_home_that_gives_what_nobody_asked_for";

@@ -335,6 +335,7 @@ fn messages_out_of_their_phase_are_refused() {
     });
     found_out("was not asked for", |t| t.say_frozen());
     found_out("signals that it can't have", |t| t.say(&Up::Undelivered, &[0; 128]));
+    found_out("was not asked to take", |t| t.say(&Up::Took(vec![(t.place() & !4095, t.place())]), &[]));
     found_out("lost it", |t| t.say(&Up::Failed("x".repeat(900_000)), &[]));
 }
 

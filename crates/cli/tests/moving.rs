@@ -53,7 +53,7 @@ fn a_process_goes_on_and_home_and_is_listed() {
     assert!(already.contains("already"), "{already}");
     mv(&n1.client(), pid, "n2", "user").expect("it may leave again");
     let explained = ok(&mut n1.cli(&["explain", &word]));
-    assert!(explained.contains("best node") && explained.contains("moved n1 -> n2"), "{explained}");
+    assert!(explained.contains("best other node") && explained.contains("moved n1 -> n2"), "{explained}");
     let events = ok(&mut n1.cli(&["events"]));
     assert!(events.contains("went from n1 to n2"), "{events}");
     assert!(n1.audit().contains("\"what\":\"move\""));

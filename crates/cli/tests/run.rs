@@ -44,6 +44,22 @@ fn the_status_is_the_programs_own() {
 }
 
 #[test]
+fn descriptors_that_are_closed_are_closed_for_the_program() {
+    let lab = Lab::new(1, "");
+    // The listing is opened above all that is of interest.
+    let script = "ls -l /proc/self/fd/ 2>&7 | sed 's/.* \\([0-9]* -> .*\\)/\\1/; s/proc.*/proc/; s/pipe.*/pipe/' >&7";
+    for closed in ["", "<&-", ">&-", "2>&-", "<&- >&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-"] {
+        let said = |words: &str| {
+            let line = format!("{words} $0 -c \"$script\" 7>&1 {closed}");
+            let mut command = std::process::Command::new("/bin/sh");
+            command.args(["-c", &line, "/bin/sh"]).env("script", script).env("PANDO_SOCKET", &lab.nodes[0].socket);
+            ok(command.env("pando", env!("CARGO_BIN_EXE_pando")).stdin(std::process::Stdio::null()))
+        };
+        assert_eq!(said("$pando run"), said(""), "{closed}");
+    }
+}
+
+#[test]
 fn a_signal_for_us_is_for_the_program() {
     let lab = Lab::new(1, "");
     let script = "trap 'echo got $s; exit 7' $s; echo ready; while :; do sleep 0.05; done";

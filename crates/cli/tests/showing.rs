@@ -2,6 +2,7 @@
 
 mod lab;
 
+use lab::personal::Home;
 use lab::{Lab, Sleeper, fails, is_root, ok, this_program, until};
 use pando_node::views::Process;
 use std::process::{Command, Stdio};
@@ -100,7 +101,7 @@ fn explain_knows_what_is_no_program() {
         return;
     }
     let init = explain(&lab, 1);
-    assert!(init.contains("process 1, the init of this machine") && !init.contains("best node"), "{init}");
+    assert!(init.contains("process 1, the init of this machine") && !init.contains("best other node"), "{init}");
     match std::fs::read_to_string("/proc/2/comm") {
         Ok(name) if name.trim() == "kthreadd" => {
             let kernel = explain(&lab, 2);
@@ -166,4 +167,106 @@ fn who_waits_at_a_terminal_is_told_what_for() {
     assert!(child.wait().unwrap().success());
     until("the end", || text().contains("n1 -> n2").then_some(()));
     assert_eq!(text().matches("waits for").count(), 1, "{}", text());
+}
+
+#[test]
+fn a_program_with_rights_of_others_is_refused_for_that() {
+    let test = "a_program_with_rights_of_others_is_refused_for_that";
+    if !is_root(test) {
+        return;
+    }
+    let (lab, home) = (Lab::new(2, ""), Home::new());
+    let Some(node) = home.node(test, "p") else { return };
+    // Owned by root: one acts as root, the other is only not to be read.
+    for (mode, explained, moved) in [
+        (
+            0o4755,
+            "has rights of uid 0, too, as a set-user-ID program does: only root may explain it",
+            "only root may move it",
+        ),
+        (0o0711, "it is closed even to its own user", "it is closed even to its own user"),
+    ] {
+        let program = Sleeper::of(&mut home.command(lab::sleep_with_mode(&lab.dir, mode)));
+        let pid = program.pid().to_string();
+        let both = |command: &mut Command| {
+            let output = command.output().unwrap();
+            String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+        };
+        let said = both(&mut node.cli(&["explain", &pid]));
+        assert!(said.contains(explained) && said.contains("a node that root runs"), "{mode:o}: {said}");
+        assert!(!said.contains("its owner"), "its owner asks: {said}");
+        let said = both(node.cli(&["move", &pid, "n2"]).env("PANDO_SOCKET", &lab.nodes[0].socket));
+        assert!(said.contains(moved), "{mode:o}: {said}");
+    }
+}
+
+#[test]
+fn what_is_stopped_is_shown_as_stopped_wherever_it_is() {
+    let (lab, sleeper) = (Lab::new(2, ""), Sleeper::new());
+    let (here, there) = (&lab.nodes[0], &lab.nodes[1]);
+    let pid = sleeper.pid();
+    ok(&mut here.cli(&["move", &pid.to_string(), "n2"]));
+    for _ in 0..2 {
+        lab::signal(pid, "STOP");
+        for node in [here, there] {
+            until("it is stopped", || node.process(pid).filter(|p| p.stopped && p.phase == "away"));
+            let row = ok(&mut node.cli(&["ps"]));
+            assert!(row.contains(" n2 ") && row.contains("stopped") && !row.contains("away"), "{row}");
+        }
+        let said = explain(&lab, pid);
+        assert!(said.contains("now at n2 (away, stopped)"), "{said}");
+        lab::signal(pid, "CONT");
+        for node in [here, there] {
+            until("it goes on", || node.process(pid).filter(|p| !p.stopped && p.phase == "away"));
+        }
+        assert!(explain(&lab, pid).contains("now at n2 (away)"));
+    }
+    let job: u32 = ok(&mut here.cli(&["run", "-d", "sleep", "1000"])).trim().parse().unwrap();
+    lab::signal(job, "STOP");
+    until("it is stopped at home", || here.process(job).filter(|p| p.stopped && p.phase == "home"));
+    lab::signal(job, "KILL");
+}
+
+#[test]
+fn what_was_lost_is_remembered() {
+    let lab = Lab::new(2, "");
+    let mut run = lab.nodes[0].cli(&["run", "--node", "n2", "sleep", "1000"]);
+    let run = run.stderr(Stdio::piped()).spawn().unwrap();
+    let guest = until("a guest", || {
+        let all: Vec<Process> = lab.nodes[1].client().get("/v1/processes").unwrap();
+        all.into_iter().find(|p| p.phase == "away")
+    });
+    until("it is away", || lab.nodes[0].process(guest.pid).filter(|p| p.phase == "away"));
+    lab::signal(guest.helper.unwrap(), "KILL");
+    let said = String::from_utf8(run.wait_with_output().unwrap().stderr).unwrap();
+    assert!(said.contains("`pando events` has what happened before"), "{said}");
+    let pid = guest.pid.to_string();
+    for words in [&["explain", &pid][..], &["move", &pid, "home"]] {
+        let said = fails(&mut lab.nodes[0].cli(words));
+        let begins = format!("pando: process {pid} was lost at n2 ");
+        assert!(said.starts_with(&begins) && said.contains(" s ago: ") && said.contains("`pando events`"), "{said}");
+    }
+}
+
+#[test]
+fn a_program_that_denies_itself_new_code_is_told_from_others() {
+    let lab = Lab::new(2, "");
+    // prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN, 0, 0, 0)
+    let script = "$| = 1; print syscall(157, 65, 1, 0, 0, 0), qq(\\n); print qq(still here\\n) while <STDIN>";
+    let mut command = Command::new("perl");
+    let mut child = command.args(["-e", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    if lines.next().unwrap().unwrap() != "0" {
+        child.kill().unwrap();
+        child.wait().unwrap();
+        eprintln!("SKIPPED a_program_that_denies_itself_new_code_is_told_from_others: the kernel has no PR_SET_MDWE");
+        return;
+    }
+    let said = fails(&mut lab.nodes[0].cli(&["move", &child.id().to_string(), "n2"]));
+    assert!(said.contains("PR_SET_MDWE") && said.contains("MemoryDenyWriteExecute=no"), "{said}");
+    let mut input = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut input, b"well?\n").unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "still here");
+    drop(input);
+    assert!(child.wait().unwrap().success());
 }

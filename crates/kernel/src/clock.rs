@@ -25,6 +25,11 @@ pub fn realtime_ns() -> u64 {
     read(libc::CLOCK_REALTIME)
 }
 
+/// CPU time of this thread.
+pub fn thread_cpu_ns() -> u64 {
+    read(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
 /// What a process's time namespace adds to this machine's clocks, nanoseconds: to the monotonic one and to time since boot.
 /// `who`: its name in `/proc`.
 pub fn offsets(who: &str) -> (i64, i64) {

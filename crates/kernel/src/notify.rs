@@ -7,7 +7,10 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 const RECV: u64 = 0xc050_2100;
 const SEND: u64 = 0xc018_2101;
 const SET_FLAGS: u64 = 0x4008_2104;
+const ADD_DESCRIPTOR: u64 = 0x4018_2103;
 const CONTINUE: u32 = 1;
+/// SECCOMP_ADDFD_FLAG_SETFD.
+const AT_THIS_NUMBER: u32 = 1;
 /// SECCOMP_SET_MODE_FILTER.
 pub const SET_MODE_FILTER: u64 = 1;
 /// NEW_LISTENER | WAIT_KILLABLE_RECV: the second is needed so that a signal never replays a call that
@@ -31,6 +34,15 @@ struct RawResponse {
     val: i64,
     error: i32,
     flags: u32,
+}
+
+#[repr(C)]
+struct RawDescriptor {
+    id: u64,
+    flags: u32,
+    ours: u32,
+    theirs: u32,
+    their_flags: u32,
 }
 
 /// Marks the number of a call of the 32-bit kernel: no table of calls knows it then.
@@ -100,6 +112,14 @@ impl Listener {
             error: if failed { result as i32 } else { 0 },
             flags: 0,
         })
+    }
+
+    /// Gives the caller our open file description as descriptor `number`, in place of what it has there.
+    pub fn give(&self, id: u64, ours: &impl AsRawFd, number: i32) -> io::Result<()> {
+        let ours = ours.as_raw_fd() as u32;
+        let raw = RawDescriptor { id, flags: AT_THIS_NUMBER, ours, theirs: number as u32, their_flags: 0 };
+        // SAFETY: SECCOMP_IOCTL_NOTIF_ADDFD reads a seccomp_notif_addfd, which RawDescriptor mirrors.
+        check(unsafe { i64::from(libc::ioctl(self.fd.as_raw_fd(), ADD_DESCRIPTOR, &raw)) }).map(drop)
     }
 
     /// Lets the guest's own kernel run the call.

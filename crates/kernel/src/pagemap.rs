@@ -11,6 +11,8 @@ const PRESENT: u64 = 1 << 3;
 const SWAPPED: u64 = 1 << 4;
 const PFNZERO: u64 = 1 << 5;
 const HUGE: u64 = 1 << 6;
+/// Since Linux 6.15.
+const GUARD: u64 = 1 << 8;
 const WP_MATCHING: u64 = 1;
 
 #[repr(C)]
@@ -105,6 +107,15 @@ impl Pagemap {
         };
         let regions = self.regions(start, end, args)?;
         Ok((joined(&regions, 0), joined(&regions, HUGE)))
+    }
+
+    /// Ranges of guards (`MADV_GUARD_INSTALL`). A kernel that can't tell says none.
+    pub fn guards(&self, start: u64, end: u64) -> io::Result<Ranges> {
+        let args = Args { category_mask: GUARD, return_mask: GUARD, ..Args::default() };
+        match self.scan(start, end, args) {
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Ok(Vec::new()),
+            other => other,
+        }
     }
 
     /// Ranges of pages that an access finds (or the kernel swaps in): the shared zero page counts.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::time::{Duration, Instant};
 
 /// Protection bits as in mmap(2).
 pub const READ: u32 = 1;
@@ -145,7 +146,42 @@ fn stat_fields(pid: i32) -> io::Result<Vec<String>> {
     Ok(tail.split_ascii_whitespace().map(str::to_string).collect())
 }
 
-/// Start time in clock ticks since boot (field 22): with the pid it names a process for ever.
+/// What `/proc/PID/stat` says of a process with all its threads (proc(5)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// As in `ps`: R, S, D, T, t, Z, X.
+    pub state: char,
+    /// Its parent.
+    pub parent: i32,
+    /// CPU time used, as a user and in the kernel, clock ticks.
+    pub cpu_ticks: u64,
+    /// In clock ticks since boot: with the pid it names a process for ever.
+    pub start_time: u64,
+    /// Resident bytes.
+    pub resident: u64,
+}
+
+impl Stat {
+    /// One that has ended may still be there for its parent.
+    pub fn lives(&self) -> bool {
+        !matches!(self.state, 'Z' | 'X')
+    }
+}
+
+/// None when there is no such process.
+pub fn stat(pid: i32) -> Option<Stat> {
+    let fields = stat_fields(pid).ok()?;
+    let number = |i: usize| fields.get(i)?.parse::<u64>().ok();
+    Some(Stat {
+        state: fields.first()?.chars().next()?,
+        parent: fields.get(1)?.parse().ok()?,
+        cpu_ticks: number(11)? + number(12)?,
+        start_time: number(19)?,
+        resident: number(21)? * crate::PAGE,
+    })
+}
+
+/// [`Stat::start_time`].
 pub fn start_time(pid: i32) -> io::Result<u64> {
     Ok(stat_fields(pid)?.get(19).and_then(|s| s.parse().ok()).unwrap_or(0))
 }
@@ -239,11 +275,26 @@ pub fn cpu_flags() -> Vec<String> {
     flags
 }
 
-/// Stack pointer of a process that is inside a system call (`/proc/PID/syscall`).
+/// Longest that a thread may need to fall asleep in a call: it may have to wait for a CPU first.
+const FALLS_ASLEEP: Duration = Duration::from_secs(5);
+/// Between two looks at it.
+const NAP: Duration = Duration::from_micros(50);
+
+/// Stack pointer of a thread that is held in a system call by its filter (`/proc/PID/syscall`, which knows it only of threads that sleep).
+///
+/// The kernel tells the listener of the call before the thread falls asleep (`seccomp_do_user_notification`), so it may run a moment longer. One that
+/// still runs after five seconds is not held: that is an error.
 pub fn stack_pointer(pid: i32) -> io::Result<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/syscall"))?;
-    let word = text.split_ascii_whitespace().rev().nth(1).and_then(|w| w.strip_prefix("0x"));
-    word.and_then(|w| u64::from_str_radix(w, 16).ok()).ok_or_else(|| io::Error::other("it runs"))
+    let begun = Instant::now();
+    loop {
+        let text = fs::read_to_string(format!("/proc/{pid}/syscall"))?;
+        let word = text.split_ascii_whitespace().rev().nth(1).and_then(|w| w.strip_prefix("0x"));
+        match word.and_then(|w| u64::from_str_radix(w, 16).ok()) {
+            Some(stack) => return Ok(stack),
+            None if begun.elapsed() >= FALLS_ASLEEP => return Err(io::Error::other("it runs")),
+            None => std::thread::sleep(NAP),
+        }
+    }
 }
 
 /// Does the process have POSIX timers that count CPU time (`/proc/PID/timers`)?

@@ -1,4 +1,4 @@
-//! The place where a guest runs: namespaces of its own, an empty root, an unprivileged uid, no descriptors.
+//! The place where a guest runs: namespaces of its own, an empty root, an unprivileged uid, no descriptors but those that it is given.
 //!
 //! `spawn` makes two processes: an init (pid 1 of the new pid namespace, which only chooses thread ids) and the guest's body, which
 //! has the same pid as its home process and waits to be traced and filled. All steps between clone and the wait are plain

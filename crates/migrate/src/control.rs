@@ -92,6 +92,9 @@ pub struct DeputyOrder {
     /// For tests: where files say in which phase to stand still (hold.rs).
     #[serde(default)]
     pub holds: Option<String>,
+    /// For tests: home's copies of pages are always given back.
+    #[serde(default)]
+    pub release: bool,
     /// For tests: the processes of this pid namespace are all there are (owners.rs).
     #[serde(default)]
     pub whole_machine: bool,
@@ -113,6 +116,9 @@ pub struct GuestOrder {
     pub limits: Limits,
     /// Says no to the offer with this reason (the node is draining, full, ...).
     pub refuse: Option<String>,
+    /// Takes processes of these homes only; empty: of all.
+    #[serde(default)]
+    pub from: Vec<String>,
     /// File systems that other nodes have, too: name and directory (`[files] shared`).
     #[serde(default)]
     pub shared: Vec<(String, String)>,
@@ -122,7 +128,7 @@ pub struct GuestOrder {
 }
 
 /// One finished move, for `ps`, `explain`, the demo and the benchmark.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MoveRecord {
     /// From which node.
     pub from: String,
@@ -195,6 +201,9 @@ pub enum Report {
         /// A phase of docs/engine.md in kebab-case: `inspect connect prepare freeze send commit away
         /// presync freeze-abroad residual resume`.
         phase: String,
+        /// Job control holds it.
+        #[serde(default)]
+        stopped: bool,
         /// Calls forwarded so far.
         calls: u64,
         /// Pages pulled on demand.
@@ -249,6 +258,8 @@ pub enum Command {
         /// Why.
         reason: String,
     },
+    /// This node is short of memory: give back the copies of pages that are abroad (deputy only).
+    Release,
     /// Send this guest home as soon as possible (guest only; the node is draining).
     Evict {
         /// Why.

@@ -42,7 +42,12 @@ pub fn inspect(pid: u32, helper: Option<u32>) -> Result<Inspection, String> {
     if let Some(all) = nothing_to_move(pid, &status) {
         return Ok(Inspection { obstacles: vec![all], resident, threads, fixed: Vec::new() });
     }
-    let maps = procfs::maps(pid).map_err(|e| format!("process {pid} may not be inspected: {e}"))?;
+    let maps = match procfs::maps(pid) {
+        Err(e) if e.kind() == ErrorKind::PermissionDenied => {
+            return Ok(Inspection { obstacles: vec![closed()], resident, threads, fixed: Vec::new() });
+        }
+        maps => maps.map_err(|e| format!("process {pid} can't be inspected: {e}"))?,
+    };
     if helper.is_some_and(|h| h as i32 == status.tracer as i32) {
         (status.tracer, status.state) = (0, 'S');
     }
@@ -58,6 +63,33 @@ pub fn inspect(pid: u32, helper: Option<u32>) -> Result<Inspection, String> {
 
 fn obstacle(why: impl Into<String>, advice: impl Into<String>) -> Obstacle {
     Obstacle { why: why.into(), advice: advice.into() }
+}
+
+/// One that its own user may not look into.
+pub(crate) fn closed() -> Obstacle {
+    obstacle(
+        "it is closed even to its own user: it began with more rights (set-user-ID, or capabilities of its file), its file may be run but \
+         not read, or it has asked for that (PR_SET_DUMPABLE)",
+        "root can move it, at a node that root runs",
+    )
+}
+
+/// One that may not get a page of code, of which its memory alone tells nothing. Has it forbidden that itself (PR_GET_MDWE)?
+pub(crate) fn without_code(itself: bool, error: i32) -> Obstacle {
+    let needs = "and Pando needs a page of code in a process that it moves";
+    if itself {
+        let why = format!("it has denied itself new code in its memory for ever (PR_SET_MDWE), {needs}");
+        return obstacle(why, "start it without that (a systemd service: MemoryDenyWriteExecute=no)");
+    }
+    let cause = std::io::Error::from_raw_os_error(error);
+    let why = format!("the kernel lets it have no new code in its memory ({cause}), {needs}");
+    obstacle(why, "a security module (SELinux: execmem) may be in the way: ask your administrator")
+}
+
+/// Says that a process has the rights of several users: real, effective, saved and file-system uid.
+pub fn of_several_users(pid: u32, uids: &[u32; 4]) -> String {
+    let acts = uids.iter().find(|u| **u != uids[0]).unwrap_or(&uids[0]);
+    format!("process {pid} of uid {} has rights of uid {acts}, too, as a set-user-ID program does", uids[0])
 }
 
 /// What leaves no more to be asked.
@@ -100,8 +132,8 @@ pub(crate) fn of_status(pid: i32, status: &Status) -> Vec<Obstacle> {
     if status.state == 'T' || (status.state == 't' && status.tracer == 0) {
         out.push(obstacle("it is stopped", format!("let it go on first: fg in its shell, or kill -CONT {pid}")));
     }
-    if fs::read_link(format!("/proc/{pid}/exe")).is_err() && fs::metadata(format!("/proc/{pid}/maps")).is_err() {
-        out.push(obstacle("it may not be read", "root can, or its owner where the program allows it"));
+    if fs::read_link(format!("/proc/{pid}/exe")).is_err_and(|e| e.kind() == ErrorKind::PermissionDenied) {
+        out.push(closed());
     }
     if procfs::has_cpu_timers(pid) {
         out.push(obstacle(

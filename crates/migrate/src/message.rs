@@ -7,7 +7,7 @@ use crate::cpu::Needs;
 use serde::{Deserialize, Serialize};
 
 /// Protocol version of this build. Both sides say the range they speak and take the highest common one.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 /// Longest head.
 pub const MAX_HEAD: usize = 2 << 20;
 /// Longest body.
@@ -18,6 +18,8 @@ pub const CHUNK: usize = 256 * 1024;
 pub const CLOCK_QUESTIONS: usize = 4;
 /// Most areas of memory a process may have.
 pub const MAX_AREAS: usize = 65_536;
+/// Ranges in one `TakeOver`, and in its answer.
+pub const MAX_TAKEN: usize = 4096;
 
 /// How long the guest's side may answer from what it has of home's files after home has confirmed that, milliseconds.
 pub const GRANT_MS: u64 = 500;
@@ -192,8 +194,6 @@ pub struct Start {
     pub calls: u64,
     /// CPU time of the process spent before, on all nodes but home, nanoseconds.
     pub cpu_abroad_ns: u64,
-    /// Most bytes that one memory call may add abroad before home has heard of it; 0: home makes all of them first.
-    pub memory_here: u64,
 }
 
 /// A memory call that has been made abroad: its first arguments, with the address that it got (mmap(2)) or set (brk(2)).
@@ -364,13 +364,18 @@ pub enum Down {
     Huge(Vec<(u64, u64)>),
     /// Home makes all memory calls from now on: somebody has set limits for the process.
     MapAtHome,
+    /// Up to `MapAtHome` one memory call may add so many bytes abroad before home has heard of it. Home makes those that touch these
+    /// ranges, where there are guards. Before this home makes all of them.
+    MapAbroad(u64, Vec<(u64, u64)>),
+    /// Home would give back its copies of these ranges: which of their pages are there?
+    TakeOver(Vec<(u64, u64)>),
 }
 
 impl Up {
     /// Must home have made the memory calls that were made abroad before it takes this?
     pub fn needs_the_map(&self) -> bool {
         use Up::*;
-        matches!(self, Call { .. } | Input(_) | Child(_) | Written(_) | Thread(..) | Frozen { .. })
+        matches!(self, Call { .. } | Input(_) | Child(_) | Took(_) | Written(_) | Thread(..) | Frozen { .. })
     }
 }
 
@@ -426,6 +431,8 @@ pub enum Up {
     },
     /// Memory calls that have been made here: home makes them now.
     Mapped(Vec<MapCall>),
+    /// These pages count as written from now on: home's copies of them are of no use any more.
+    Took(Vec<(u64, u64)>),
     /// Written pages.
     Written(Vec<Run>),
     /// It must go home now.

@@ -132,16 +132,16 @@ fn admit(node: &Node, request: &JoinRequest, binding: &[u8]) -> Result<JoinAnswe
     Versions::OURS.agree(request.versions).map_err(|e| e.to_string())?;
     request.me.check().map_err(|e| e.to_string())?;
     let name = NodeName::parse(&request.me.name).map_err(|e| e.to_string())?;
-    let taken = node.membership().find(name.as_str()).is_some();
+    let taken = node.cluster.find(name.as_str()).is_some();
     node.tokens.spend(request, binding, taken)?;
     let cert = node.identity.issue(&name, &request.public).map_err(|e| e.to_string())?;
     let member = Member { stamp: now_ms(), ..request.me.clone() };
-    node.membership().admit(vec![member]);
+    node.cluster.admit(member);
     Ok(JoinAnswer::Admitted {
         cluster: node.identity.cluster.to_string(),
         ca: node.identity.ca_der().to_vec(),
         cert,
-        members: node.membership().members(),
+        members: node.cluster.introduce(),
     })
 }
 

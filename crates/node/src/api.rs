@@ -2,11 +2,14 @@
 //! user may.
 
 use crate::audit::Entry;
+use crate::balancing::facts;
 use crate::choice;
 use crate::daemon::Node;
+use crate::metrics;
 use crate::moves::{self, Refused, permitted};
 use crate::naming::meant;
 use crate::owner::{Caller, Facts};
+use crate::questions;
 use crate::seats::Seats;
 use crate::sys::{self, user_name};
 use crate::views;
@@ -17,6 +20,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use pando_wire::message::Question;
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,8 +54,11 @@ pub async fn serve(node: Arc<Node>, listener: UnixListener) {
         .route("/v1/nodes", get(nodes))
         .route("/v1/processes", get(processes))
         .route("/v1/explain/{pid}", get(explain))
+        .route("/v1/decisions", get(decisions))
+        .route("/v1/drain", post(drain))
         .route("/v1/events", get(events))
         .route("/v1/move", post(mv))
+        .route("/metrics", get(|State(node): State<Arc<Node>>| async move { metrics::text(&node) }))
         .route("/v1/token", post(token))
         .route("/v1/register", post(register))
         .layer(DefaultBodyLimit::max(MAX_BODY))
@@ -68,13 +75,13 @@ async fn info(State(node): State<Arc<Node>>) -> Json<views::Info> {
         mode: node.place.mode.as_str().into(),
         pid: std::process::id(),
         release: env!("CARGO_PKG_VERSION").into(),
-        addr: node.membership().me().addr,
+        addr: node.cluster.me().addr,
         lacks: node.lacks.clone(),
     })
 }
 
 async fn nodes(State(node): State<Arc<Node>>) -> Json<Vec<views::Node>> {
-    Json(node.membership().nodes())
+    Json(node.cluster.nodes())
 }
 
 /// What `caller` may see of a process: of another user's, that it is there.
@@ -90,9 +97,10 @@ fn shown(view: &views::Process, caller: Caller) -> views::Process {
 
 async fn processes((State(node), ConnectInfo(caller)): Asked) -> Json<Vec<views::Process>> {
     node.prune();
-    let read = |pid: u32| Facts::read(pid).ok().map(|f| (f.start_time, f.command));
-    tokio::task::block_in_place(|| node.table().refresh(read));
-    Json(node.table().views().map(|v| shown(v, caller)).collect())
+    tokio::task::block_in_place(|| node.table().refresh(|pid| Facts::read(pid).ok()));
+    let mut all: Vec<views::Process> = node.table().views().map(|v| shown(v, caller)).collect();
+    tokio::task::block_in_place(|| whose::place_under(&mut all));
+    Json(all)
 }
 
 async fn explain((State(node), ConnectInfo(caller)): Asked, Path(pid): Path<u32>) -> Answer<views::Explanation> {
@@ -113,14 +121,80 @@ async fn explain((State(node), ConnectInfo(caller)): Asked, Path(pid): Path<u32>
         ..views::Process::default()
     });
     view.command = facts.command;
-    let nodes = node.membership().nodes();
-    let best = choice::best(&nodes, &view.place);
+    view.stopped = if view.helper.is_some() { view.stopped } else { facts.stopped };
+    let nodes = node.cluster.nodes();
+    let process = facts::about(&node, pid);
+    let best = choice::best(&node, &view.place, &process, false);
     let helper = view.helper.filter(|_| view.role == "home");
     let inspection = tokio::task::spawn_blocking(move || pando_migrate::inspect::inspect(pid, helper)).await;
     let inspection = inspection.unwrap_or_else(|e| Err(e.to_string()));
     let follows = node.follow().explain(pid, facts.start_time);
     let process = shown(&view, caller);
-    Ok(Json(views::Explanation { process, permitted: Ok(()), inspection, best, follows, nodes }))
+    let balance = decided(&node, &process.place, pid).await;
+    let wish = {
+        let table = node.table();
+        table.get(&key).map(|k| k.wish.clone()).unwrap_or_default()
+    };
+    Ok(Json(views::Explanation { process, permitted: Ok(()), inspection, wish, best, follows, balance, nodes }))
+}
+
+/// What was last decided about a process of this node, where it is.
+async fn decided(node: &Arc<Node>, place: &str, pid: u32) -> Option<String> {
+    let home = node.name();
+    let (text, age_s, by) = if place == home {
+        let (text, ago) = node.balancing.about(&home, pid)?;
+        (text, ago.as_secs_f64(), String::new())
+    } else {
+        let all = questions::ask(node, place, Question::Decisions).await.ok()?;
+        let all: views::Decisions = serde_json::from_str(&all).ok()?;
+        let of_it =
+            all.stays.into_iter().chain(all.moves.into_iter().rev()).find(|d| d.pid == pid && d.home == home)?;
+        (crate::owner::clean(&of_it.text), of_it.age_ms as f64 / 1000.0, format!("{place}: "))
+    };
+    Some(format!("{by}{text} (decided {age_s:.1} s ago)"))
+}
+
+#[derive(Deserialize)]
+struct Whose {
+    node: Option<String>,
+}
+
+async fn decisions((State(node), ConnectInfo(caller)): Asked, Query(whose): Query<Whose>) -> Answer<views::Decisions> {
+    let Some(which) = whose.node.filter(|which| *which != node.name()) else {
+        let all = questions::decisions(&node, |uid| caller.uid == 0 || uid == Some(caller.uid));
+        return Ok(Json(all));
+    };
+    if caller.uid != 0 && caller.uid != sys::effective_uid() {
+        let text = "only root and the node's own user may ask another node what it decided: ask there";
+        return Err(Refused::Forbidden(text.into()));
+    }
+    let text = questions::ask(&node, &which, Question::Decisions).await.map_err(Refused::Conflict)?;
+    let broken = |e: serde_json::Error| Refused::Failed(format!("node {which} answered something else: {e}"));
+    questions::told(&text).map(Json).map_err(broken)
+}
+
+async fn drain(
+    State(node): State<Arc<Node>>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    Json(request): Json<views::DrainRequest>,
+) -> Answer<views::DrainRequest> {
+    let which = request.node.clone().unwrap_or_else(|| node.name());
+    let allowed = caller.uid == 0 || caller.uid == sys::effective_uid();
+    let why = if request.on { "empty it" } else { "use it again" }.to_owned();
+    let on = format!("node {which}");
+    node.audit.note(&Entry { who: caller.to_string(), what: "drain", on, allowed, why });
+    if !allowed {
+        return Err(Refused::Forbidden("only root and the node's own user may drain a node".into()));
+    }
+    let done = match which == node.name() {
+        true => {
+            node.balancing.drain(&node, request.on, "here");
+            Ok(())
+        }
+        false => questions::ask(&node, &which, Question::Drain { on: request.on }).await.map(drop),
+    };
+    done.map_err(Refused::Conflict)?;
+    Ok(Json(views::DrainRequest { node: Some(which), on: request.on }))
 }
 
 #[derive(Deserialize)]
@@ -165,9 +239,11 @@ async fn register(
 ) -> Answer<views::Process> {
     let pid = meant(caller, request.pid).map_err(Refused::Unknown)?;
     let facts = permitted(&node, caller, "register", pid)?;
+    request.wish.check().map_err(Refused::Conflict)?;
     let mut table = node.table();
     table.register(pid, facts.uids[0], facts.command, facts.start_time, true);
     let key = table.local(pid);
+    table.wishes(&key, request.wish);
     let known = table.get(&key).ok_or_else(|| Refused::Conflict("too many processes are known".into()))?;
     Ok(Json(shown(&known.view, caller)))
 }
@@ -192,7 +268,7 @@ async fn token(
             format!("node {} does not hold the cluster's key: ask the node where `pando init` was run", node.name());
         Err(Refused::Conflict(text))
     } else {
-        let addr = node.membership().me().addr;
+        let addr = node.cluster.me().addr;
         node.tokens.create(addr, node.identity.fingerprint(), limits, valid_s).map_err(Refused::Conflict)
     };
     let (allowed, on, why) = match &made {

@@ -1,63 +1,68 @@
-//! Which node is best for a process that leaves `here`: the least loaded that lives. Pure.
+//! Which node is best for a process that somebody wants elsewhere, or that is about to begin: the rule of first placement
+//! (crates/balance) with what is known here.
 
-use crate::views::{Liveness, Node};
+use crate::daemon::Node;
+use pando_balance::{Other, Process, Standing, Vector, place};
 
-/// The least loaded live node other than `here`, and why; or why there is none.
-pub fn best(nodes: &[Node], here: &str) -> Result<(String, String), String> {
-    let live = nodes.iter().filter(|n| n.state == Liveness::Up && n.name != here);
-    let chosen = live.min_by(|a, b| load(a).total_cmp(&load(b)).then_with(|| b.free.cmp(&a.free)));
-    let chosen = chosen.ok_or_else(|| "no other node is up: `pando nodes` shows who is there".to_owned())?;
+/// The node other than `here` where `process` gets most done, and why; or why there is none. `note`: it goes there now, and counts there
+/// from now on, so that many that begin at once do not all meet at one place.
+pub fn best(node: &Node, here: &str, process: &Process, note: bool) -> Result<(String, String), String> {
+    let mut others = node.balancing.others(node);
+    let me = node.name();
+    if here != me {
+        others.retain(|o| o.name != here);
+        others.push(Other { name: me, age_ms: 0, load: node.vector() });
+    }
+    // Nothing is worse than where it is to leave.
+    let nowhere = Vector { cpus_milli: 0, ..Vector::default() };
+    let known = others.clone();
+    let placed = place((here, &nowhere), process, &mut others, &node.config.balance);
+    let Some(to) = known.iter().find(|o| o.name == placed.node) else {
+        return Err(nobody(process, &known));
+    };
+    if note {
+        node.balancing.sent(&to.name, process);
+    }
+    Ok((to.name.clone(), told(&to.load)))
+}
+
+/// The node that is clearly better than this one for a process that runs here, if there is one. It counts there from now on.
+pub fn better(node: &Node, process: &Process) -> Option<String> {
+    let mut others = node.balancing.others(node);
+    let without_it = node.vector().with_demand(-i64::from(process.demand_milli));
+    let placed = place((&node.name(), &without_it), process, &mut others, &node.config.balance);
+    let elsewhere = placed.node != node.name();
+    if elsewhere {
+        node.balancing.sent(&placed.node, process);
+    }
+    elsewhere.then_some(placed.node)
+}
+
+/// Why none of them will do.
+fn nobody(process: &Process, others: &[Other]) -> String {
+    let named = |o: &&Other| process.wish.nodes.as_ref().is_none_or(|all| all.contains(&o.name));
+    let apart = |o: &&Other| !process.not.contains(&o.name);
+    let open = |o: &&Other| o.load.standing == Standing::Open;
+    let some = |fits: &dyn Fn(&&Other) -> bool| others.iter().any(|o| fits(&o));
+    match () {
+        () if process.wish.home_only => "its user wants it at home (--home-only)".into(),
+        () if others.is_empty() => "no other node is up: `pando nodes` shows who is there".into(),
+        () if !some(&named) => "none of the nodes that its user named is up (--nodes)".into(),
+        () if !some(&|o| named(o) && apart(o)) => {
+            "one from which it is to be apart is at each other node (--apart)".into()
+        }
+        () if !some(&|o| named(o) && apart(o) && open(o)) => {
+            "the others take no guests now: `pando nodes` shows which are drained, full, or their owners'".into()
+        }
+        () => format!("no other node has {} MB for it and enough left: see `pando nodes`", process.needs() >> 20),
+    }
+}
+
+/// For people.
+fn told(load: &Vector) -> String {
     let counted = |n: u32, what: &str| if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") };
-    let (cpus, guests) = (counted(chosen.cpus, "CPU"), counted(chosen.guests, "guest"));
-    let why = format!("{:.1} runnable on {cpus}, {guests}, {} MB free", chosen.runnable, chosen.free >> 20);
-    Ok((chosen.name.clone(), why))
-}
-
-/// The least loaded live node if it has clearly more room than `home`, where the process that would go is one of those that run.
-pub fn better(nodes: &[Node], home: &str) -> Option<String> {
-    let here = nodes.iter().find(|n| n.name == home)?;
-    let (name, _) = best(nodes, home).ok()?;
-    let there = nodes.iter().find(|n| n.name == name)?;
-    let without_it = Node { runnable: (here.runnable - 1.0).max(0.0), ..here.clone() };
-    let room = 0.5 / f64::from(here.cpus.max(1));
-    (load(there) + room <= load(&without_it)).then_some(name)
-}
-
-/// Guests count a little beyond the threads they run: one that just arrived does not show in a smoothed figure yet.
-fn load(node: &Node) -> f64 {
-    (node.runnable + 0.5 * f64::from(node.guests)) / f64::from(node.cpus.max(1))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn node(name: &str, runnable: f64, guests: u32, state: Liveness) -> Node {
-        let (addr, heard_ms) = (String::new(), None);
-        let (cpus, memory, free) = (2, 0, 0);
-        Node { name: name.into(), addr, state, here: false, heard_ms, cpus, runnable, memory, free, guests }
-    }
-
-    #[test]
-    fn who_runs_alone_at_home_has_no_better_place() {
-        let mut nodes = [node("n1", 1.0, 0, Liveness::Up), node("n2", 0.0, 0, Liveness::Up)];
-        assert_eq!(better(&nodes, "n1"), None);
-        nodes[0].runnable = 4.0;
-        assert_eq!(better(&nodes, "n1").unwrap(), "n2");
-        nodes[1].runnable = 3.0;
-        assert_eq!(better(&nodes, "n1"), None);
-    }
-
-    #[test]
-    fn the_least_loaded_live_other_node() {
-        let nodes = [
-            node("n1", 0.0, 0, Liveness::Up),
-            node("n2", 0.0, 0, Liveness::Down),
-            node("n3", 3.0, 0, Liveness::Up),
-            node("n4", 1.0, 2, Liveness::Up),
-        ];
-        assert_eq!(best(&nodes, "n1").unwrap().0, "n4");
-        assert_eq!(best(&nodes, "n4").unwrap().0, "n1");
-        assert!(best(&nodes[..2], "n1").unwrap_err().contains("pando nodes"));
-    }
+    let cpus = f64::from(load.cpus_milli) / 1000.0;
+    let cpus = if cpus == 1.0 { "1 CPU".to_owned() } else { format!("{cpus} CPUs") };
+    let runnable = f64::from(load.runnable_milli) / 1000.0;
+    format!("{runnable:.1} runnable on {cpus}, {}, {} MB free", counted(load.guests, "guest"), load.free >> 20)
 }

@@ -2,24 +2,30 @@
 
 use crate::admission::Tokens;
 use crate::audit::Audit;
-use crate::config::Config;
+use crate::balancing::{self, Balancing};
+use crate::config::{self, Config};
 use crate::door::Waiting;
 use crate::engine::Engine;
 use crate::events::{Events, now_ms};
 use crate::follow::{Follow, watch};
 use crate::guests::Slots;
+use crate::kept::Keeper;
 use crate::lacks::lacks;
 use crate::load::Meter;
-use crate::membership::{Membership, PlainList};
+use crate::membership::{Cluster, vector};
+use crate::metrics::{self, Counts};
 use crate::owner::{exists, lives};
 use crate::peers::{self, Links};
 use crate::place::{Mode, Place};
 use crate::processes::Table;
+use crate::questions::Questions;
 use crate::views::Event;
-use crate::{api, door, joining, notify, reports, sys};
+use crate::writer::Writer;
+use crate::{api, door, joining, notify, presence, reports, speed, sys};
+use pando_balance::Vector;
 use pando_wire::Identity;
 use pando_wire::identity::IdentityError;
-use pando_wire::message::{Load, Member};
+use pando_wire::message::{Load, Standing};
 use pando_wire::rustls::{ClientConfig, ServerConfig};
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -33,6 +39,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Bytes of a Unix socket's path, one less than the kernel's array.
 const MAX_SOCKET_PATH: usize = 107;
+
+/// What is said to other nodes at the end is on its way within this.
+const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// Why a daemon did not start.
 #[derive(Debug, thiserror::Error)]
@@ -77,12 +86,16 @@ pub struct Node {
     pub(crate) config: Config,
     pub(crate) identity: Identity,
     pub(crate) boot: u64,
-    pub(crate) plain: PlainList,
+    pub(crate) cluster: Cluster,
+    pub(crate) questions: Questions,
+    pub(crate) balancing: Arc<Balancing>,
+    pub(crate) counts: Counts,
     pub(crate) events: Events,
     pub(crate) audit: Audit,
     pub(crate) tokens: Tokens,
     pub(crate) engine: Engine,
     pub(crate) slots: Slots,
+    pub(crate) writer: Arc<Writer>,
     pub(crate) links: Links,
     pub(crate) waiting: Waiting,
     pub(crate) client_tls: Arc<ClientConfig>,
@@ -91,6 +104,8 @@ pub struct Node {
     table: Mutex<Table>,
     follow: Mutex<Follow>,
     load: Mutex<Load>,
+    /// Bytes a second by which free memory goes down.
+    falling: AtomicU64,
     counter: AtomicU64,
 }
 
@@ -101,19 +116,23 @@ impl Node {
         if let Some(given) = config.name.clone().filter(|g| *g != name) {
             return Err(DaemonError::Name { is: name, given });
         }
-        let me = Member { name: name.clone(), addr, stamp: now_ms() };
-        let plain = PlainList::open(me, &config.membership, place.members());
+        let writer = doing("the thread that writes files", Writer::start())?;
+        let cluster = Cluster::open(&name, addr, &config.membership, place.members(), writer.clone());
         let mut boot = [0; 8];
         pando_wire::token::random(&mut boot);
         Ok(Node {
             boot: u64::from_be_bytes(boot),
             lacks: lacks(),
-            plain: doing("the list of members", plain)?,
+            cluster: doing("the list of members", cluster)?,
+            questions: Questions::default(),
+            balancing: Arc::default(),
+            counts: Counts::default(),
             events: Events::open(&place.state),
             audit: doing("audit.log", Audit::open(&place.state))?,
             tokens: Tokens::open(place.state.join("tokens.json")),
             engine: Engine::new(now_ms()),
-            slots: Slots::open(place.state.join("guests.json")),
+            slots: Slots::open(place.state.join("guests.json"), writer.clone()),
+            writer,
             links: Links::default(),
             waiting: Waiting::default(),
             client_tls: identity.client_config()?,
@@ -122,6 +141,7 @@ impl Node {
             table: Mutex::new(Table::new(name)),
             follow: Mutex::new(Follow::new(config.follow.after_ms)),
             load: Mutex::default(),
+            falling: AtomicU64::new(0),
             counter: AtomicU64::new(1),
             place,
             config,
@@ -132,11 +152,6 @@ impl Node {
     /// This node's name.
     pub(crate) fn name(&self) -> String {
         self.identity.node.to_string()
-    }
-
-    /// Who is in the cluster.
-    pub(crate) fn membership(&self) -> &dyn Membership {
-        &self.plain
     }
 
     /// The processes. Never held across an await.
@@ -158,6 +173,11 @@ impl Node {
     /// The load as last measured.
     pub(crate) fn load(&self) -> Load {
         *self.load.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This node as balancing sees it: with what others are not told.
+    pub(crate) fn vector(&self) -> Vector {
+        Vector { falling: self.falling.load(Ordering::Relaxed), ..vector(&self.load()) }
     }
 
     /// A number that no other has.
@@ -249,6 +269,7 @@ async fn live(place: Place, mut config: Config) -> Result<(), DaemonError> {
     }
     let addr = joining::announced(&config, None);
     let node = Arc::new(Node::open(place, config, addr)?);
+    let keeper = Arc::new(Mutex::new(Keeper::restore(&node)));
     let engine_socket = bind(&node.engine_socket(), 0o600)?;
     let mode = if node.place.mode == Mode::System { 0o666 } else { 0o600 };
     if let Some(dir) = node.place.socket.parent() {
@@ -256,13 +277,20 @@ async fn live(place: Place, mut config: Config) -> Result<(), DaemonError> {
         doing(format!("the directory {}", dir.display()), made)?;
     }
     let api_socket = bind(&node.place.socket, mode)?;
+    if let Some(addr) = &node.config.metrics.listen {
+        let listener = TcpListener::bind(addr.as_str()).await;
+        let listener = doing(format!("listening on {addr} ([metrics] listen)"), listener)?;
+        tokio::spawn(metrics::serve(node.clone(), listener));
+    }
     tokio::spawn(reports::serve(node.clone(), engine_socket));
     tokio::spawn(door::serve(node.clone(), listener));
     tokio::spawn(peers::keep(node.clone()));
-    tokio::spawn(tend(node.clone()));
+    tokio::spawn(tend(node.clone(), keeper.clone()));
     tokio::spawn(watch::keep(node.clone()));
+    doubt(node.config.clone());
+    tokio::spawn(balancing::keep(node.clone()));
     tokio::spawn(api::serve(node.clone(), api_socket));
-    let (name, addr) = (node.name(), node.membership().me().addr);
+    let (name, addr) = (node.name(), node.cluster.me().addr);
     let (mode, cluster) = (node.place.mode.as_str(), &node.identity.cluster);
     let text = format!("node {name} of cluster {cluster} is ready at {addr} ({mode} mode)");
     node.events.say(Event::new("node", text));
@@ -270,10 +298,21 @@ async fn live(place: Place, mut config: Config) -> Result<(), DaemonError> {
     notify::notify("READY=1");
     stops.recv().await;
     notify::notify("STOPPING=1");
+    keep(&keeper, &node);
     node.events.say(Event::new("node", format!("node {name} stops; moved processes go on without it")));
+    peers::send_all(&node, node.cluster.leave());
+    tokio::time::sleep(LAST_WORDS).await;
+    tokio::task::block_in_place(|| node.writer.finish());
     let _ = fs::remove_file(&node.place.socket);
     let _ = fs::remove_file(node.engine_socket());
     Ok(())
+}
+
+/// Says what of the configuration is not there. Beside all else: who looks at a file system may have to wait for its server.
+fn doubt(config: Config) {
+    std::thread::spawn(move || {
+        config::doubts(&config).iter().for_each(|doubt| tracing::warn!("the configuration: {doubt}"))
+    });
 }
 
 /// One channel for both signals.
@@ -296,7 +335,10 @@ fn bind(path: &Path, mode: u32) -> Result<UnixListener, DaemonError> {
     }
     let what = format!("the socket {}", path.display());
     if std::os::unix::net::UnixStream::connect(path).is_ok() {
-        let cause = io::Error::new(io::ErrorKind::AddrInUse, "another node listens there");
+        let cause = io::Error::new(
+            io::ErrorKind::AddrInUse,
+            "another node listens there: name another with --socket or PANDO_SOCKET",
+        );
         return Err(DaemonError::Io { what, cause });
     }
     let _ = fs::remove_file(path);
@@ -305,19 +347,42 @@ fn bind(path: &Path, mode: u32) -> Result<UnixListener, DaemonError> {
     Ok(listener)
 }
 
-/// The regular chores: measure, say who went, forget what ended.
-async fn tend(node: Arc<Node>) {
-    let period = Duration::from_millis(node.config.membership.heartbeat_ms);
-    let mut meter = Meter::new(node.config.load.clone());
+fn keep(keeper: &Mutex<Keeper>, node: &Node) {
+    keeper.lock().unwrap_or_else(PoisonError::into_inner).save(node);
+}
+
+/// The regular chores: measure, say who went, forget what ended, and write down what is to outlive this daemon.
+async fn tend(node: Arc<Node>, keeper: Arc<Mutex<Keeper>>) {
+    let period = Duration::from_millis(node.config.load.every_ms);
+    let speed = tokio::task::block_in_place(|| speed::of_this_machine(&node.config.load, &node.place.state));
+    let mut meter = Meter::new(node.config.load.clone(), speed);
     let mut ticks = tokio::time::interval(period);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let load = meter.measure(node.table().guests());
+        let load = tokio::task::block_in_place(|| {
+            keep(&keeper, &node);
+            meter.shift(node.balancing.take_shift());
+            let guests = node.table().guests();
+            let load = meter.measure(guests);
+            node.falling.store(meter.falling(), Ordering::Relaxed);
+            Load { standing: standing(&node, &load), ..load }
+        });
         *node.load.lock().unwrap_or_else(PoisonError::into_inner) = load;
-        node.membership().set_load(load);
-        node.plain.announce(&node.events);
+        node.cluster.set_load(load);
         node.prune();
         node.slots.prune();
+    }
+}
+
+/// Whom this node takes in just now.
+fn standing(node: &Node, load: &Load) -> Standing {
+    let guests = &node.config.guests;
+    let busy = f64::from(load.runnable_milli) / f64::from(load.cpus_milli.max(1));
+    match () {
+        () if node.balancing.is_drained() => Standing::Drained,
+        () if presence::is_at_work(&node.config.owner) => Standing::Owner,
+        () if load.guests >= guests.max || guests.max_load.is_some_and(|most| busy >= most) => Standing::Full,
+        () => Standing::Open,
     }
 }

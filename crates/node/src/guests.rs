@@ -5,8 +5,8 @@ use crate::config;
 use crate::daemon::Node;
 use crate::helper;
 use crate::owner::{Facts, lives};
-use crate::place::replace_file;
 use crate::views::Event;
+use crate::writer::Writer;
 use pando_migrate::control::GuestOrder;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -28,13 +28,17 @@ struct Seat {
 pub struct Slots {
     seats: Mutex<BTreeMap<u32, Seat>>,
     file: PathBuf,
+    writer: Arc<Writer>,
 }
 
 impl Slots {
     /// Reads who was here when the daemon stopped, and forgets those that are gone.
-    pub fn open(file: PathBuf) -> Self {
+    pub fn open(file: PathBuf, writer: Arc<Writer>) -> Self {
         let read = std::fs::read(&file).ok().and_then(|b| serde_json::from_slice(&b).ok());
-        let slots = Slots { seats: Mutex::new(read.unwrap_or_default()), file };
+        let mut seats: BTreeMap<u32, Seat> = read.unwrap_or_default();
+        // Taken when the daemon before us ended, and no helper was there yet: nobody will leave it.
+        seats.retain(|_, s| s.helper != 0);
+        let slots = Slots { seats: Mutex::new(seats), file, writer };
         slots.prune();
         slots
     }
@@ -44,10 +48,7 @@ impl Slots {
     }
 
     fn save(&self, seats: &BTreeMap<u32, Seat>) {
-        let bytes = serde_json::to_vec(seats).unwrap_or_default();
-        if let Err(e) = replace_file(&self.file, &bytes) {
-            tracing::error!("{} can't be written: {e}", self.file.display());
-        }
+        self.writer.write(&self.file, serde_json::to_vec(seats).unwrap_or_default());
     }
 
     /// Frees the slots of helpers that are gone.
@@ -109,13 +110,16 @@ pub async fn receive(node: Arc<Node>, stream: TcpStream, from: SocketAddr) {
         node.events.say(Event { from: Some(from.to_string()), ..Event::new("refused", text) });
         return;
     };
+    let drained =
+        node.balancing.is_drained().then(|| "it is being drained (`pando drain --undo` ends that)".to_owned());
     let order = GuestOrder {
         node: node.name(),
         identity_dir: node.place.identity().display().to_string(),
         engine_socket: node.engine_socket().display().to_string(),
         slot,
         limits: node.config.limits.clone(),
-        refuse,
+        refuse: drained.or(refuse),
+        from: node.config.guests.from.clone(),
         shared: node.config.files.shared_directories(),
         holds: node.holds(),
     };
@@ -141,5 +145,27 @@ async fn accompany(node: &Node, mut child: tokio::process::Child, slot: u32, fro
     }
     if let Err(e) = child.wait().await {
         tracing::error!("waiting for a guest helper: {e}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_that_nobody_came_to_is_free_again_after_a_crash() {
+        let file = std::env::temp_dir().join(format!("pando-slots-{}.json", std::process::id()));
+        let limits = config::Guests { max_unproved: 2, ..config::Guests::default() };
+        let writer = Writer::start().unwrap();
+        let slots = Slots::open(file.clone(), writer.clone());
+        assert_eq!(slots.take(&limits), Some((0, None)));
+        assert_eq!(slots.take(&limits), Some((1, None)));
+        // One has its helper, which is written down with the other one; then the daemon crashes.
+        slots.seat(1, std::process::id());
+        assert_eq!(slots.take(&limits), None, "two have not proved who they are");
+        writer.finish();
+        let after = Slots::open(file.clone(), Writer::start().unwrap());
+        assert_eq!(after.take(&limits), Some((0, None)));
+        std::fs::remove_file(file).unwrap();
     }
 }

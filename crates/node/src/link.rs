@@ -1,8 +1,8 @@
-//! One control connection between two daemons: hellos, then heartbeats and lists of members both ways, until one
-//! falls silent.
+//! One connection between two daemons: hellos, then messages both ways, until nobody has had anything to say for long, or the other end is silent
+//! when it should not be.
 
 use crate::daemon::Node;
-use crate::membership::Membership;
+use crate::peers;
 use pando_wire::frame::{self, HEADER, MAX_BODY};
 use pando_wire::message::{HELLO_VERSION, Hello, Message};
 use pando_wire::version::Versions;
@@ -11,7 +11,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::oneshot;
+use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 /// A stream of frames.
@@ -30,11 +30,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Frames<S> {
         Frames { stream, buffer: Vec::new() }
     }
 
-    /// Sends one value.
-    pub async fn send<T: serde::Serialize>(&mut self, version: u16, value: &T) -> io::Result<()> {
+    /// Sends one value. So many bytes it was.
+    pub async fn send<T: serde::Serialize>(&mut self, version: u16, value: &T) -> io::Result<usize> {
         let bytes = frame::encode(version, value).map_err(broken)?;
         self.stream.write_all(&bytes).await?;
-        self.stream.flush().await
+        self.stream.flush().await?;
+        Ok(bytes.len())
     }
 
     /// The next value. Cancelling loses nothing: what was read stays in the buffer.
@@ -45,7 +46,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Frames<S> {
                 return Ok(value);
             }
             // A longer frame was refused by `decode`, so there is always room.
-            self.buffer.reserve((HEADER + MAX_BODY).min(16 * 1024));
+            self.buffer.reserve((HEADER + MAX_BODY).min(4 * 1024));
             match self.stream.read_buf(&mut self.buffer).await {
                 Ok(0) => return Err(broken("it hung up")),
                 Ok(_) => {}
@@ -65,7 +66,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Frames<S> {
 async fn greet<S: AsyncRead + AsyncWrite + Unpin>(node: &Node, frames: &mut Frames<S>, peer: &str) -> io::Result<u16> {
     let hello = Hello {
         versions: Versions::OURS,
-        me: node.membership().me(),
+        me: node.cluster.me(),
         boot: node.boot,
         release: env!("CARGO_PKG_VERSION").into(),
     };
@@ -76,78 +77,62 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(node: &Node, frames: &mut Fram
         return Err(broken(format!("it calls itself {}, but its certificate says {peer}", theirs.me.name)));
     }
     let version = Versions::OURS.agree(theirs.versions).map_err(broken)?;
-    node.membership().admit(vec![theirs.me]);
+    node.cluster.admit(theirs.me);
     Ok(version)
 }
 
-/// Speaks with `peer` until the connection ends; the error says why it did.
+/// Speaks with `peer` until the connection ends; the error says why it did. `queue`: what is to be sent.
 pub async fn run<S: AsyncRead + AsyncWrite + Unpin>(
     node: &Arc<Node>,
     stream: S,
     peer: &str,
-    mut replaced: oneshot::Receiver<()>,
+    queue: &mut mpsc::Receiver<Message>,
 ) -> io::Result<()> {
-    let limits = &node.config.membership;
-    let patience = Duration::from_millis(node.config.connections.handshake_within_ms);
-    let silence = Duration::from_millis(limits.down_after_ms);
+    let limits = &node.config.connections;
+    let patience = Duration::from_millis(limits.handshake_within_ms);
+    let (silence, idle) = (Duration::from_millis(limits.silence_ms), Duration::from_millis(limits.idle_ms));
     let mut frames = Frames::new(stream);
     let greeted = timeout(patience, greet(node, &mut frames, peer)).await;
     let version = greeted.map_err(|_| broken("no hello in time"))??;
-    let mut changes = node.plain.changes();
-    changes.mark_changed();
-    let mut beat = interval(Duration::from_millis(limits.heartbeat_ms));
-    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut seq = 0;
-    let mut heard = Instant::now();
-    let _link = Linked::new(node, peer);
+    let mut look = interval(silence.min(idle) / 2);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut heard, mut spoke, mut unanswered) = (Instant::now(), Instant::now(), None);
     loop {
         let message = tokio::select! {
             got = frames.next::<Message>(version) => {
                 let message = got?;
                 message.check().map_err(broken)?;
-                heard = Instant::now();
-                match message {
-                    Message::Beat { load, .. } => node.plain.roster().heard(peer, load, heard),
-                    Message::Members(list) => node.plain.admit(list),
-                    Message::Bye { reason } => return Err(broken(format!("it said goodbye: {reason}"))),
+                (heard, unanswered) = (Instant::now(), None);
+                if let Message::Bye { reason } = message {
+                    return Err(broken(format!("it said goodbye: {reason}")));
                 }
+                peers::heed(node, peer, message).map_err(broken)?;
                 continue;
             }
-            _ = beat.tick() => {
-                if heard.elapsed() >= silence {
+            _ = look.tick() => {
+                // Whoever is asked answers, sooner or later: probes are.
+                if unanswered.is_some_and(|since: Instant| since.elapsed() >= silence) {
                     return Err(broken(format!("nothing heard for {silence:?}")));
                 }
-                seq += 1;
-                Message::Beat { seq, load: node.load() }
+                if heard.elapsed().min(spoke.elapsed()) < idle {
+                    continue;
+                }
+                Message::Bye { reason: "nobody has anything to say".into() }
             }
-            _ = changes.changed() => Message::Members(node.plain.members()),
-            _ = &mut replaced => Message::Bye { reason: "a newer connection took its place".into() },
+            next = queue.recv() => next.unwrap_or(Message::Bye { reason: "it is needed no more".into() }),
         };
         let sent = timeout(silence, frames.send(version, &message)).await;
-        sent.map_err(|_| broken(format!("it reads nothing for {silence:?}")))??;
+        let bytes = sent.map_err(|_| broken(format!("it reads nothing for {silence:?}")))??;
+        if matches!(message, Message::Swim(_) | Message::Loads(_)) {
+            node.counts.gossiped(bytes);
+        }
+        spoke = Instant::now();
+        if matches!(message, Message::Swim(_) | Message::Ask { .. }) {
+            unanswered.get_or_insert(spoke);
+        }
         if matches!(message, Message::Bye { .. }) {
             let _ = timeout(silence, frames.close()).await;
             return Ok(());
         }
-    }
-}
-
-/// Counted in the roster while it lives.
-struct Linked<'a> {
-    node: &'a Node,
-    peer: &'a str,
-}
-
-impl<'a> Linked<'a> {
-    fn new(node: &'a Node, peer: &'a str) -> Self {
-        node.plain.roster().linked(peer, Instant::now());
-        node.plain.announce(&node.events);
-        Linked { node, peer }
-    }
-}
-
-impl Drop for Linked<'_> {
-    fn drop(&mut self) {
-        self.node.plain.roster().unlinked(self.peer);
     }
 }

@@ -2,43 +2,131 @@
 //! that flutters attracts what it then throws out), and memory that can be had without swapping.
 
 use crate::config::LoadSource;
-use pando_wire::message::Load;
+use crate::owner::is_pandos;
+use pando_balance::Smooth;
+use pando_wire::message::{Load, Standing};
+use std::collections::VecDeque;
 use std::fs;
 use std::path::Path;
+use std::time::Instant;
 
-/// Weight of a new figure when it is higher, and when it is lower, than the smoothed one.
-const RISE: f64 = 0.5;
-const FALL: f64 = 0.15;
+/// What is counted at one instant is chance: the mean of so many counts is taken for what runs.
+const COUNTS: usize = 4;
+/// Weight of a new figure in the smoothed rate of paging.
+const WEIGHT: f64 = 0.15;
+/// What is left of the speed at which memory went, when it was looked again.
+const PAUSE: f64 = 0.5;
 /// No more processes of a cgroup are looked at than this.
 const MAX_LOOKED_AT: usize = 4096;
 
 /// Measures when asked.
 pub struct Meter {
     source: LoadSource,
-    cpus: u32,
-    smoothed: f64,
+    cpus: f64,
+    speed: u32,
+    /// The last counts of runnable threads, in thousandths.
+    counts: VecDeque<i64>,
+    smooth: Smooth,
+    counted: Option<Instant>,
+    faults: Option<(Instant, u64)>,
+    paging: f64,
+    free: Option<(Instant, u64)>,
+    falling: f64,
 }
 
 impl Meter {
-    /// Looks at the machine once.
-    pub fn new(source: LoadSource) -> Self {
+    /// Looks at the machine once. `speed`: of one CPU, 1000 being usual.
+    pub fn new(source: LoadSource, speed: u32) -> Self {
         let machine = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         let limited = source.cgroup.as_deref().and_then(cgroup_cpus);
-        let cpus = source.cpus.or(limited).unwrap_or(machine);
-        Meter { source, cpus, smoothed: 0.0 }
+        let cpus = source.cpus.or(limited).unwrap_or_else(|| f64::from(machine)).clamp(0.01, 1e6);
+        let (counts, smooth) = (VecDeque::new(), Smooth::default());
+        Meter {
+            source,
+            cpus,
+            speed,
+            counts,
+            smooth,
+            counted: None,
+            faults: None,
+            paging: 0.0,
+            free: None,
+            falling: 0.0,
+        }
     }
 
-    /// The load now.
-    pub fn measure(&mut self, guests: u32) -> Load {
-        let runnable = match &self.source.cgroup {
-            Some(dir) => cgroup_runnable(dir),
-            None => machine_runnable(),
-        };
-        let weight = if runnable > self.smoothed { RISE } else { FALL };
-        self.smoothed += weight * (runnable - self.smoothed);
-        let (memory, free) = memory(self.source.cgroup.as_deref());
-        Load { cpus: self.cpus, runnable_milli: (self.smoothed * 1000.0) as u32, memory, free, guests }
+    /// Processes have come (or gone) that want so much, thousandths of a thread: that is known at once, and not only when it is counted.
+    pub fn shift(&mut self, milli: i64) {
+        self.counts.iter_mut().for_each(|c| *c = (*c + milli).max(0));
+        self.smooth.shift(milli);
     }
+
+    fn count(&mut self, runnable: f64) {
+        if self.counts.len() >= COUNTS {
+            self.counts.pop_front();
+        }
+        self.counts.push_back((runnable * 1000.0) as i64);
+        let mean = self.counts.iter().sum::<i64>() / self.counts.len() as i64;
+        let now = Instant::now();
+        let since = self.counted.replace(now).map_or_else(Default::default, |before| now.duration_since(before));
+        self.smooth.count(since, u32::try_from(mean).unwrap_or(u32::MAX));
+    }
+
+    /// The load now; whom the node takes in is not for this to say.
+    pub fn measure(&mut self, guests: u32) -> Load {
+        let cgroup = self.source.cgroup.as_deref();
+        let runnable = cgroup.map_or_else(machine_runnable, cgroup_runnable);
+        self.count(runnable);
+        let cgroup = self.source.cgroup.as_deref();
+        let group = self.source.memory_cgroup.as_deref().or(cgroup);
+        let ((memory, free), faults) = (memory(group), major_faults(group));
+        self.fall(free);
+        let paging = self.paging(faults);
+        Load {
+            cpus_milli: (self.cpus * 1000.0) as u32,
+            reserved_milli: 0,
+            speed: self.speed,
+            runnable_milli: self.smooth.milli(),
+            memory,
+            free,
+            paging,
+            guests,
+            standing: Standing::default(),
+        }
+    }
+
+    /// By how many bytes a second free memory goes down just now.
+    pub fn falling(&self) -> u64 {
+        self.falling as u64
+    }
+
+    fn fall(&mut self, free: u64) {
+        let now = Instant::now();
+        if let Some((when, before)) = self.free {
+            let rate = before.saturating_sub(free) as f64 / now.duration_since(when).as_secs_f64().max(1e-3);
+            // A program that grows pauses, too.
+            self.falling = rate.max(self.falling * PAUSE);
+        }
+        self.free = Some((now, free));
+    }
+
+    /// Faults a second, smoothed.
+    fn paging(&mut self, faults: u64) -> u32 {
+        let now = Instant::now();
+        if let Some((when, before)) = self.faults {
+            let rate = faults.saturating_sub(before) as f64 / now.duration_since(when).as_secs_f64().max(1e-3);
+            self.paging += WEIGHT * (rate - self.paging);
+        }
+        self.faults = Some((now, faults));
+        self.paging as u32
+    }
+}
+
+/// Pages that had to come from disk, since the machine or the control group began.
+fn major_faults(cgroup: Option<&Path>) -> u64 {
+    let of = |text: String| text.lines().find_map(|l| l.strip_prefix("pgmajfault "))?.trim().parse::<u64>().ok();
+    let group = cgroup.and_then(|dir| fs::read_to_string(dir.join("memory.stat")).ok()).and_then(of);
+    group.or_else(|| fs::read_to_string("/proc/vmstat").ok().and_then(of)).unwrap_or(0)
 }
 
 /// Fourth field of `/proc/loadavg`, without the thread that reads it.
@@ -48,25 +136,51 @@ fn machine_runnable() -> f64 {
     (running.unwrap_or(1.0) - 1.0).max(0.0)
 }
 
+/// Of `/proc/PID/task/TID/stat`: is that a part of Pando, or a program that is only called so?
+fn is_ours(stat: &Path) -> bool {
+    let pid = stat.components().nth(2).and_then(|c| c.as_os_str().to_str()?.parse().ok());
+    pid.is_some_and(is_pandos)
+}
+
 /// In the group itself and in those directly below it, where guests are.
 fn cgroup_runnable(dir: &Path) -> f64 {
     let read = |dir: &Path| fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
     let below = fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path()).filter(|p| p.is_dir());
     let pids = below.fold(read(dir), |pids, below| pids + &read(&below));
     let me = std::process::id().to_string();
-    let running = |pid: &&str| {
-        *pid != me
-            && fs::read_to_string(format!("/proc/{pid}/stat"))
-                .is_ok_and(|s| s.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('R')))
+    // What Pando itself does is no load that could go elsewhere.
+    let running = |stat: &std::path::PathBuf| {
+        let text = fs::read_to_string(stat).unwrap_or_default();
+        let (name, rest) = text.rsplit_once(')').unwrap_or_default();
+        rest.trim_start().starts_with('R') && !(name.contains("(pando-") && is_ours(stat))
     };
-    pids.lines().take(MAX_LOOKED_AT).filter(running).count() as f64
+    let threads = |pid: &str| {
+        let all = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        all.map(|e| e.path().join("stat")).filter(running).count()
+    };
+    pids.lines().take(MAX_LOOKED_AT).filter(|pid| *pid != me).map(threads).sum::<usize>() as f64
 }
 
-fn cgroup_cpus(dir: &Path) -> Option<u32> {
-    let text = fs::read_to_string(dir.join("cpu.max")).ok()?;
+fn cgroup_cpus(dir: &Path) -> Option<f64> {
+    let read = |file: &str| fs::read_to_string(dir.join(file)).ok();
+    // The second names are those of version 1.
+    let text =
+        read("cpu.max").or_else(|| Some(format!("{} {}", read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?)))?;
     let mut words = text.split_whitespace();
     let (quota, period): (f64, f64) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-    Some((quota / period).ceil().max(1.0) as u32)
+    (quota > 0.0 && period > 0.0).then_some(quota / period)
+}
+
+/// Bytes of files that are kept as long as there is nothing better to do with the memory.
+fn cached(group: &Path) -> u64 {
+    let text = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
+    // Version 1 has the sums over all groups below under names of their own.
+    let of = |names: [&str; 2]| -> Option<u64> {
+        let line =
+            |name: &str| text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' ')?.trim().parse::<u64>().ok());
+        Some(line(names[0])? + line(names[1])?)
+    };
+    of(["total_inactive_file", "total_active_file"]).or_else(|| of(["inactive_file", "active_file"])).unwrap_or(0)
 }
 
 fn memory(cgroup: Option<&Path>) -> (u64, u64) {
@@ -81,7 +195,10 @@ fn memory(cgroup: Option<&Path>) -> (u64, u64) {
     let max = number("memory.max").or_else(|| number("memory.limit_in_bytes"));
     let used = number("memory.current").or_else(|| number("memory.usage_in_bytes"));
     match (max, used) {
-        (Some(max), Some(used)) => (max.min(machine.0), max.saturating_sub(used).min(machine.1)),
+        (Some(max), Some(used)) => {
+            let used = used.saturating_sub(cgroup.map_or(0, cached));
+            (max.min(machine.0), max.saturating_sub(used).min(machine.1))
+        }
         _ => machine,
     }
 }

@@ -1,6 +1,7 @@
 //! A request to move a process: who may, where to, who does it, how it ended.
 
 use crate::audit::Entry;
+use crate::balancing::facts::about;
 use crate::choice;
 use crate::daemon::Node;
 use crate::engine::{Failure, Goal};
@@ -41,15 +42,20 @@ impl Refused {
 
 /// Checks that `caller` may do `what` to `pid`, and gives what is known of it. Writes the audit line if not.
 pub fn permitted(node: &Node, caller: Caller, what: &str, pid: u32) -> Result<Facts, Refused> {
-    let facts = Facts::read(pid).map_err(Refused::Unknown)?;
+    let lost = || node.events.loss(&node.name(), pid, caller.uid);
+    let facts = Facts::read(pid).map_err(|gone| Refused::Unknown(lost().unwrap_or(gone)))?;
     let me = sys::effective_uid();
+    let belongs = facts.belongs(pid);
     let why = if !facts.permits(caller) {
-        format!("process {pid} belongs to uid {}: only root and its owner may {what} it", facts.uids[0])
-    } else if me != 0 && !facts.uids.iter().all(|u| *u == me) {
-        format!("process {pid} belongs to uid {}: a node in personal mode serves its own user only", facts.uids[0])
+        let who = if facts.owner().is_some() { "root and its owner" } else { "root" };
+        format!("{belongs}: only {who} may {what} it")
+    } else if me != 0 && facts.owner() != Some(me) {
+        format!("{belongs}: a node in personal mode serves its own user only")
     } else {
         return Ok(facts);
     };
+    let next = if me == 0 || facts.owner() == Some(me) { "" } else { " (a node that root runs can)" };
+    let why = why + next;
     let who = caller.to_string();
     let text = format!("{who} may not {what} process {pid}");
     let (uid, reason) = (Some(caller.uid), Some(why.clone()));
@@ -69,6 +75,7 @@ pub async fn serve(node: &Arc<Node>, caller: Caller, request: MoveRequest) -> Re
         _ => Aim::Node(answer.place.clone()),
     };
     watch::placed(node, request.pid, start_time, aim, request.family);
+    sent(node, request.pid);
     if request.family {
         for pid in watch::away_under(node, request.pid) {
             let request = MoveRequest { pid, family: false, ..request.clone() };
@@ -80,13 +87,21 @@ pub async fn serve(node: &Arc<Node>, caller: Caller, request: MoveRequest) -> Re
     Ok(answer)
 }
 
+/// Notes that it was sent where it is now: the others of its group follow.
+pub fn sent(node: &Node, pid: u32) {
+    let mut table = node.table();
+    let key = table.local(pid);
+    table.sent(&key);
+}
+
 /// Moves a process, on behalf of `caller`.
 pub async fn perform(node: &Arc<Node>, caller: Caller, request: &MoveRequest) -> Result<MoveAnswer, Refused> {
     let pid = request.pid;
     whose::is_no_guest(node, pid)?;
     let facts = permitted(node, caller, "move", pid)?;
     if facts.zombie {
-        return Err(Refused::Unknown(format!("process {pid} has ended and waits for its parent")));
+        let ended = || format!("process {pid} has ended and waits for its parent");
+        return Err(Refused::Unknown(node.events.loss(&node.name(), pid, caller.uid).unwrap_or_else(ended)));
     }
     whose::may_be_moved_here(node, pid)?;
     let Some(_moving) = node.engine.begin(pid) else {
@@ -100,6 +115,7 @@ pub async fn perform(node: &Arc<Node>, caller: Caller, request: &MoveRequest) ->
     let on = format!("process {pid} ({}) to {}", facts.command, request.dest);
     node.audit.note(&Entry { who: caller.to_string(), what: "move", on, allowed: true, why: reason.clone() });
     node.table().register(pid, facts.uids[0], facts.command.clone(), facts.start_time, false);
+    whose::inherits(node, pid);
     let wanted = Wanted { pid, start_time: facts.start_time, dest, caller, reason };
     let ended = match attempt(node, &wanted).await {
         // Its deputy was just leaving: the process is home, or has ended.
@@ -191,6 +207,7 @@ async fn start_deputy(node: &Arc<Node>, wanted: &Wanted, request: u64) {
         limits: node.config.limits.clone(),
         shared: node.config.files.shared_directories(),
         holds: node.holds(),
+        release: node.config.test.release,
         whole_machine: node.config.test.whole_machine,
     };
     let mut child = match helper::spawn(node, "__deputy", &order, None).await {
@@ -222,10 +239,9 @@ async fn start_deputy(node: &Arc<Node>, wanted: &Wanted, request: u64) {
 fn destination(node: &Node, pid: u32, word: &str) -> Result<Option<Destination>, Refused> {
     let me = node.name();
     let here = node.place_of(pid);
-    let nodes = node.membership().nodes();
     let name = match word {
         "home" => me.clone(),
-        "best" => choice::best(&nodes, &here).map_err(Refused::Conflict)?.0,
+        "best" => choice::best(node, &here, &about(node, pid), true).map_err(Refused::Conflict)?.0,
         name => name.to_owned(),
     };
     if name == here {
@@ -234,6 +250,7 @@ fn destination(node: &Node, pid: u32, word: &str) -> Result<Option<Destination>,
     if name == me {
         return Ok(Some(Destination::Home));
     }
+    let nodes = node.cluster.nodes();
     let Some(target) = nodes.iter().find(|n| n.name == name) else {
         let known: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();
         let known = known.join(", ");

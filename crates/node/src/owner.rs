@@ -29,6 +29,8 @@ pub struct Facts {
     pub command: String,
     /// It has ended, with all its threads, and waits for its parent.
     pub zombie: bool,
+    /// Job control holds it.
+    pub stopped: bool,
 }
 
 /// Longest command line that is kept, in characters.
@@ -37,6 +39,12 @@ const MAX_COMMAND: usize = 200;
 const MAX_SENTENCE: usize = 1000;
 
 impl Facts {
+    /// Of a process that there is only in a test.
+    #[cfg(test)]
+    pub fn of_test(command: &str) -> Facts {
+        Facts { uids: [0; 4], start_time: 0, command: command.into(), zombie: false, stopped: false }
+    }
+
     /// Reads them; the error is a sentence.
     pub fn read(pid: u32) -> Result<Self, String> {
         let gone = |_| format!("there is no process {pid} here: `ps` shows the processes of this machine");
@@ -55,12 +63,26 @@ impl Facts {
             start_time: start,
             command: command(pid).unwrap_or_else(|| format!("[{name}]")),
             zombie: fields.first() == Some(&"Z") && threads == Some(1),
+            stopped: fields.first() == Some(&"T"),
         })
+    }
+
+    /// The one user whose rights it has; none if it has those of several.
+    pub fn owner(&self) -> Option<u32> {
+        self.uids.iter().all(|u| *u == self.uids[0]).then_some(self.uids[0])
+    }
+
+    /// Whose it is, the beginning of a sentence.
+    pub fn belongs(&self, pid: u32) -> String {
+        match self.owner() {
+            Some(uid) => format!("process {pid} belongs to uid {uid}"),
+            None => pando_migrate::inspect::of_several_users(pid, &self.uids),
+        }
     }
 
     /// Only root and the one whose process it is in every respect: a set-user-id program is not its caller's.
     pub fn permits(&self, caller: Caller) -> bool {
-        caller.uid == 0 || self.uids.iter().all(|u| *u == caller.uid)
+        caller.uid == 0 || self.owner() == Some(caller.uid)
     }
 }
 

@@ -1,9 +1,13 @@
 //! The processes this daemon knows: started with `pando run`, moved from here, or visiting. Pure; what the
 //! helpers report goes in, views come out.
 
+use crate::owner::Facts;
 use crate::views::Process;
+use pando_balance::Wish;
 use pando_migrate::control::{Io, MoveRecord};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 /// Records kept of each process.
 const RECORDS: usize = 32;
@@ -21,6 +25,60 @@ pub struct Known {
     pub start_time: u64,
     /// Its helper's connection stands.
     pub connected: bool,
+    /// When it began, or came to where it is now.
+    pub since: Instant,
+    /// When somebody, or balancing, last sent it where it is; not when it came home by itself or went after others.
+    pub sent: Option<Instant>,
+    /// What its user wants.
+    pub wish: Wish,
+    /// What was counted on earlier stays elsewhere, by helpers that are gone.
+    pub before: Totals,
+}
+
+/// What is counted while a process is away.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Calls, pages pulled, pages pushed, CPU milliseconds abroad.
+    pub counters: [u64; 4],
+    /// CPU milliseconds by node.
+    pub cpu_by_node: Vec<(String, u64)>,
+    /// Bytes.
+    pub io: Io,
+}
+
+impl Totals {
+    fn of(view: &Process) -> Totals {
+        let counters = [view.calls, view.pulled, view.pushed, view.cpu_abroad_ms];
+        Totals { counters, cpu_by_node: view.cpu_by_node.clone(), io: view.io }
+    }
+
+    /// With what a helper has counted itself.
+    fn and(&self, more: &Totals) -> Totals {
+        let mut sum = self.clone();
+        sum.counters.iter_mut().zip(more.counters).for_each(|(sum, more)| *sum += more);
+        for (node, ms) in &more.cpu_by_node {
+            match sum.cpu_by_node.iter_mut().find(|(known, _)| known == node) {
+                Some((_, sum)) => *sum += ms,
+                None => sum.cpu_by_node.push((node.clone(), *ms)),
+            }
+        }
+        sum.io.read += more.io.read;
+        sum.io.written += more.io.written;
+        sum.io.cached += more.io.cached;
+        sum
+    }
+
+    fn show(self, view: &mut Process) {
+        [view.calls, view.pulled, view.pushed, view.cpu_abroad_ms] = self.counters;
+        (view.cpu_by_node, view.io) = (self.cpu_by_node, self.io);
+    }
+}
+
+impl Known {
+    /// What was counted before the helper that it has now, if it has one.
+    pub fn earlier(&self) -> Totals {
+        if self.view.helper.is_some() { self.before.clone() } else { Totals::of(&self.view) }
+    }
 }
 
 /// The first line of a helper, without its role.
@@ -37,18 +95,16 @@ pub struct Arrival {
     pub start_time: u64,
 }
 
-/// Counters and place, as a helper reports them.
+/// Counters and place, as a helper reports them: of its own time.
 pub struct Progress {
     /// Where.
     pub place: String,
     /// Phase.
     pub phase: String,
-    /// Calls, pages pulled, pages pushed, CPU milliseconds abroad.
-    pub counters: [u64; 4],
-    /// By node.
-    pub cpu_by_node: Vec<(String, u64)>,
-    /// Bytes.
-    pub io: Io,
+    /// Job control holds it.
+    pub stopped: bool,
+    /// What it has counted.
+    pub counted: Totals,
 }
 
 /// The table.
@@ -85,7 +141,32 @@ impl Table {
             run,
             ..Process::default()
         };
-        self.known.insert(key, Known { view, start_time, connected: false });
+        let (since, wish) = (Instant::now(), Wish::default());
+        let before = Totals::default();
+        self.known.insert(key, Known { view, start_time, connected: false, since, sent: None, wish, before });
+    }
+
+    /// What the user of a process wants of Pando.
+    pub fn wishes(&mut self, key: &Key, wish: Wish) {
+        if let Some(known) = self.known.get_mut(key) {
+            known.wish = wish;
+        }
+    }
+
+    /// It was sent where it is now.
+    pub fn sent(&mut self, key: &Key) {
+        if let Some(known) = self.known.get_mut(key) {
+            known.sent = Some(Instant::now());
+        }
+    }
+
+    /// What a daemon before this one knew of a process.
+    pub fn recall(&mut self, key: &Key, moves: u32, records: Vec<MoveRecord>, earlier: Totals) {
+        if let Some(known) = self.known.get_mut(key) {
+            (known.view.moves, known.view.records) = (moves, records);
+            known.before = earlier.clone();
+            earlier.show(&mut known.view);
+        }
     }
 
     /// A helper said hello: its process is known from now on, and what was known of it is kept.
@@ -99,7 +180,14 @@ impl Table {
             view: Process { pid, place: home.clone(), phase: "inspect".into(), ..Process::default() },
             start_time: arrival.start_time,
             connected: false,
+            since: Instant::now(),
+            sent: None,
+            wish: Wish::default(),
+            before: Totals::default(),
         });
+        if known.view.helper != Some(arrival.helper) {
+            known.before = Totals::of(&known.view);
+        }
         known.connected = true;
         known.start_time = arrival.start_time;
         let view = &mut known.view;
@@ -109,14 +197,11 @@ impl Table {
 
     /// A helper reported. Says where the process went if that changed.
     pub fn progress(&mut self, key: &Key, p: Progress) -> Option<String> {
-        let view = &mut self.known.get_mut(key)?.view;
+        let known = self.known.get_mut(key)?;
+        let view = &mut known.view;
         let went = (view.place != p.place && p.phase == "away").then(|| p.place.clone());
-        (view.place, view.phase) = (p.place, p.phase);
-        [view.calls, view.pulled, view.pushed, view.cpu_abroad_ms] = p.counters;
-        view.io = p.io;
-        if !p.cpu_by_node.is_empty() {
-            view.cpu_by_node = p.cpu_by_node;
-        }
+        (view.place, view.phase, view.stopped) = (p.place, p.phase, p.stopped);
+        known.before.and(&p.counted).show(view);
         went
     }
 
@@ -124,6 +209,7 @@ impl Table {
     pub fn moved(&mut self, key: &Key, record: MoveRecord) {
         if let Some(known) = self.known.get_mut(key) {
             known.view.moves += 1;
+            known.since = Instant::now();
             known.view.place.clone_from(&record.to);
             if known.view.records.len() == RECORDS {
                 known.view.records.remove(0);
@@ -139,13 +225,15 @@ impl Table {
         }
     }
 
-    /// Takes the command lines of processes whose home is here as they are now (exec changes them); `read` gives start time and command.
-    pub fn refresh(&mut self, read: impl Fn(u32) -> Option<(u64, String)>) {
+    /// Takes the command lines of processes whose home is here as they are now (exec changes them), and of those that are there whether they
+    /// are stopped: of others their helper says it. `read` asks the kernel.
+    pub fn refresh(&mut self, read: impl Fn(u32) -> Option<Facts>) {
         for known in self.known.values_mut().filter(|k| k.view.role == "home") {
-            if let Some((start_time, command)) = read(known.view.pid)
-                && start_time == known.start_time
-            {
-                known.view.command = command;
+            if let Some(facts) = read(known.view.pid).filter(|f| f.start_time == known.start_time) {
+                known.view.command = facts.command;
+                if known.view.helper.is_none() {
+                    known.view.stopped = facts.stopped;
+                }
             }
         }
     }
@@ -221,9 +309,12 @@ mod tests {
         Progress {
             place: place.into(),
             phase: phase.into(),
-            counters: [1, 2, 3, 4],
-            cpu_by_node: vec![],
-            io: Io::default(),
+            stopped: false,
+            counted: Totals {
+                counters: [1, 2, 3, 4],
+                cpu_by_node: vec![("n2".into(), 4)],
+                io: Io { read: 9, ..Io::default() },
+            },
         }
     }
 
@@ -244,12 +335,40 @@ mod tests {
     }
 
     #[test]
+    fn stays_elsewhere_add_up_also_over_a_restart_of_the_daemon() {
+        let stay = |t: &mut Table, helper: u32| {
+            t.arrived(Arrival { helper, ..arrival("n1", 10) });
+            let key = t.local(10);
+            t.progress(&key, progress("n2", "away"));
+            // The helper's own count, once more.
+            t.progress(&key, progress("n2", "away"));
+        };
+        let mut t = Table::new("n1".into());
+        t.register(10, 7, "loop".into(), 5, true);
+        let key = t.local(10);
+        stay(&mut t, 90);
+        t.done(&key, "home");
+        stay(&mut t, 91);
+        let totals = |t: &Table| Totals::of(&t.get(&key).unwrap().view);
+        let twice = totals(&t);
+        assert_eq!((twice.counters, twice.io.read), ([2, 4, 6, 8], 18));
+        assert_eq!(twice.cpu_by_node, [("n2".to_owned(), 8)]);
+        let earlier = t.get(&key).unwrap().earlier();
+        let mut after = Table::new("n1".into());
+        after.register(10, 7, "loop".into(), 5, true);
+        after.recall(&key, 4, Vec::new(), earlier);
+        assert_eq!(totals(&after).counters, [1, 2, 3, 4]);
+        stay(&mut after, 91);
+        assert_eq!((totals(&after), after.get(&key).unwrap().view.moves), (twice, 4));
+    }
+
+    #[test]
     fn what_never_was_away_is_forgotten_and_a_command_is_the_present_one() {
         let mut t = Table::new("n1".into());
         t.register(10, 7, "sh".into(), 5, true);
         t.register(11, 7, "sh".into(), 5, false);
         let (run, other) = (t.local(10), t.local(11));
-        t.refresh(|pid| Some((if pid == 10 { 5 } else { 6 }, "sleep".into())));
+        t.refresh(|pid| Some(Facts { start_time: if pid == 10 { 5 } else { 6 }, ..Facts::of_test("sleep") }));
         let command = |t: &Table, key: &Key| t.get(key).map(|k| k.view.command.clone());
         assert_eq!((command(&t, &run).unwrap(), command(&t, &other).unwrap()), ("sleep".into(), "sh".into()));
         t.failed(&run);

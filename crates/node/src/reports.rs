@@ -4,7 +4,7 @@
 use crate::daemon::Node;
 use crate::engine::Failure;
 use crate::owner::{Facts, clean, exists};
-use crate::processes::{Arrival, Key, Progress};
+use crate::processes::{Arrival, Key, Progress, Totals};
 use crate::sys;
 use crate::views::Event;
 use pando_migrate::control::{Command, MoveRecord, Report};
@@ -68,6 +68,7 @@ async fn talk(node: Arc<Node>, stream: UnixStream) {
     };
     if helper.role == "guest" {
         node.slots.proved(helper.pid);
+        node.balancing.arrived(&helper.key);
     }
     tracing::info!("engine: here is {helper}");
     let end = converse(&node, &helper, lines, writer, queue).await;
@@ -158,16 +159,17 @@ fn heed(node: &Arc<Node>, helper: &Helper, report: Report) -> bool {
     let key = &helper.key;
     match report {
         Report::Hello { .. } => tracing::warn!("engine: a second hello of {helper}"),
-        Report::State { place, phase, calls, pulled, pushed, cpu_abroad_ms, cpu_by_node, io, .. } => {
+        Report::State { place, phase, stopped, calls, pulled, pushed, cpu_abroad_ms, cpu_by_node, io, .. } => {
             let counters = [calls, pulled, pushed, cpu_abroad_ms];
-            node.table().progress(key, Progress { place, phase, counters, cpu_by_node, io });
+            let counted = Totals { counters, cpu_by_node, io };
+            node.table().progress(key, Progress { place, phase, stopped, counted });
         }
         Report::MoveDone { request, result, .. } => move_done(node, key, request, result),
         Report::Done { outcome, detail, .. } => {
             let kind = if outcome == "lost" { "lost" } else { "process" };
             let uid = node.table().get(key).map(|k| k.view.uid);
             let detail = clean(&detail);
-            let text = match detail.starts_with("process ") {
+            let text = match detail.starts_with("process ") || detail.starts_with("guest ") {
                 true => format!("{detail} ({outcome})"),
                 false => format!("process {} of {}: {detail} ({outcome})", key.1, key.0),
             };
@@ -192,6 +194,7 @@ fn heed(node: &Arc<Node>, helper: &Helper, report: Report) -> bool {
 fn move_done(node: &Arc<Node>, key: &Key, request: u64, result: Result<MoveRecord, String>) {
     let uid = node.table().get(key).map(|k| k.view.uid);
     let goal = node.engine.goal(request);
+    node.counts.moved(result.as_ref().map_or("other", |r| &r.reason), result.is_ok());
     let event = match &result {
         Ok(r) => {
             let freeze = r.freeze_us as f64 / 1000.0;

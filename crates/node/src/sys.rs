@@ -20,6 +20,11 @@ pub fn effective_uid() -> u32 {
 /// Milliseconds of a clock tick in `/proc` (USER_HZ is 100 on this architecture).
 pub const MS_A_TICK: u64 = 10;
 
+/// Sends a signal to a process, with the rights of who runs this.
+pub fn send_signal(pid: u32, number: i32) -> io::Result<()> {
+    pando_kernel::signal::kill(pid as i32, number)
+}
+
 /// Clock ticks since the machine started, as the start times in `/proc` count them.
 pub fn boot_ticks() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -136,13 +141,14 @@ static PROGRAM: AtomicI32 = AtomicI32::new(0);
 static EARLY: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn pass_on(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: the kernel hands a handler with SA_SIGINFO a valid siginfo.
-    let from_kernel = unsafe { (*info).si_code } > 0;
-    if from_kernel {
+    // SAFETY: the kernel hands a handler with SA_SIGINFO a valid siginfo, which of a signal that a process sent has its pid.
+    let (from_kernel, sender) = unsafe { ((*info).si_code > 0, (*info).si_pid()) };
+    let program = PROGRAM.load(Ordering::SeqCst);
+    // What the program sends to its process group it has got itself.
+    if from_kernel || signal == libc::SIGTTIN || program != 0 && sender == program {
         return;
     }
     EARLY.fetch_or(1 << signal, Ordering::SeqCst);
-    let program = PROGRAM.load(Ordering::SeqCst);
     if program != 0 && EARLY.fetch_and(!(1 << signal), Ordering::SeqCst) & 1 << signal != 0 {
         // SAFETY: kill touches no memory and may be called in a handler.
         unsafe { libc::kill(program, signal) };
@@ -152,7 +158,10 @@ extern "C" fn pass_on(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_v
 impl PassingOn {
     /// Begins; signals wait for [`PassingOn::to`].
     pub fn begin() -> PassingOn {
-        for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2] {
+        let sent = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
+        // These are the program's to heed: we stop when, and if, it has stopped.
+        let stops = [libc::SIGTSTP, libc::SIGTTIN];
+        for signal in sent.into_iter().chain(stops) {
             // SAFETY: sigaction is plain data for which all zeroes is a valid value; the handler only uses atomics and kill.
             unsafe {
                 let mut old: libc::sigaction = std::mem::zeroed();

@@ -1,5 +1,6 @@
 //! What the local API answers, as data. The command line reads the same types.
 
+pub use pando_balance::{Children, Wish};
 use pando_migrate::control::{Io, MoveRecord};
 use pando_migrate::inspect::Inspection;
 use serde::{Deserialize, Serialize};
@@ -60,16 +61,25 @@ pub struct Node {
     pub here: bool,
     /// Milliseconds since it was heard.
     pub heard_ms: Option<u64>,
-    /// CPUs.
-    pub cpus: u32,
+    /// CPUs that may be used.
+    pub cpus: f64,
+    /// How fast one of them is; 1.0 is usual.
+    #[serde(default)]
+    pub speed: f64,
     /// Runnable threads, smoothed.
     pub runnable: f64,
     /// Bytes of memory.
     pub memory: u64,
     /// Bytes free.
     pub free: u64,
+    /// Major page faults a second.
+    #[serde(default)]
+    pub paging: u32,
     /// Guests there.
     pub guests: u32,
+    /// `open`, `full`, `owner` (its own user works there) or `drained`.
+    #[serde(default)]
+    pub standing: String,
 }
 
 /// One of `GET /v1/processes`.
@@ -87,6 +97,9 @@ pub struct Process {
     pub place: String,
     /// A phase of docs/engine.md, or `home`.
     pub phase: String,
+    /// Job control holds it (Ctrl-Z, SIGSTOP).
+    #[serde(default)]
+    pub stopped: bool,
     /// Moves so far.
     pub moves: u32,
     /// Calls forwarded.
@@ -106,6 +119,9 @@ pub struct Process {
     pub command: String,
     /// `home` when this node is its home, `guest` when it visits.
     pub role: String,
+    /// The nearest process above it that is known, too, and whose home is here; 0 if there is none, or it is a guest.
+    #[serde(default)]
+    pub under: u32,
     /// `pando run` started it.
     #[serde(default)]
     pub run: bool,
@@ -124,11 +140,17 @@ pub struct Explanation {
     pub permitted: Result<(), String>,
     /// Whether it can move.
     pub inspection: Result<Inspection, String>,
+    /// What its user wants.
+    #[serde(default)]
+    pub wish: Wish,
     /// Where `best` would send it, and why; or why nowhere.
     pub best: Result<(String, String), String>,
     /// Whether it will go where its family is, a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follows: Option<String>,
+    /// What the balancer thinks of it, a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub balance: Option<String>,
     /// The nodes that were compared.
     pub nodes: Vec<Node>,
 }
@@ -213,6 +235,43 @@ pub struct MoveAnswer {
 pub struct RegisterRequest {
     /// The process.
     pub pid: u32,
+    /// What its user wants of it.
+    #[serde(default)]
+    pub wish: Wish,
+}
+
+/// One of `GET /v1/decisions`: a move that this node tried to make by itself, and how that ended.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Decision {
+    /// The process's home.
+    pub home: String,
+    /// And its pid there.
+    pub pid: u32,
+    /// What became of it, a sentence.
+    pub text: String,
+    /// Milliseconds ago.
+    pub age_ms: u64,
+}
+
+/// `GET /v1/decisions`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Decisions {
+    /// The node.
+    pub node: String,
+    /// Moves, oldest first.
+    pub moves: Vec<Decision>,
+    /// Of those that run here and stay: why.
+    pub stays: Vec<Decision>,
+}
+
+/// `POST /v1/drain`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DrainRequest {
+    /// Which node; this one, if nothing is said.
+    #[serde(default)]
+    pub node: Option<String>,
+    /// Empty it, or use it again.
+    pub on: bool,
 }
 
 /// `POST /v1/token`.

@@ -4,21 +4,24 @@
 use crate::daemon::Node;
 use crate::moves::Refused;
 use crate::owner::{is_guest_helper, is_pandos};
-use crate::processes::Known;
+use crate::processes::{Known, Table};
+use crate::views;
+use pando_balance::Wish;
 use pando_kernel::procfs;
+use std::collections::BTreeSet;
 
 /// From a guest's body to its helper: the body, the init of its sandbox, the helper.
 const GENERATIONS: usize = 3;
+/// From a process to the one that `pando run` started.
+const FARTHEST: usize = 64;
 /// How a testbed names itself and its nodes in the environment of all that is started there.
 const TESTBED: &str = "PANDO_TESTBED_DIR";
 const TESTBED_NODE: &str = "PANDO_TESTBED_NODE";
 
 /// Is it the half of a process of another node that runs here? Its owner here is nobody's user, so this comes before any look at who asks.
 pub fn is_no_guest(node: &Node, pid: u32) -> Result<(), Refused> {
-    let parent = |pid: &i32| procfs::parent(*pid).filter(|p| *p > 1);
-    let ancestors = std::iter::successors(parent(&(pid as i32)), parent).take(GENERATIONS).map(i32::unsigned_abs);
     // The sandbox's init is a fork of the helper, and looks like it.
-    match ancestors.filter(|p| is_guest_helper(*p)).last() {
+    match ancestors(pid).take(GENERATIONS).filter(|p| is_guest_helper(*p)).last() {
         Some(helper) if !is_pandos(pid) => Err(Refused::Conflict(guest(node, pid, helper))),
         _ => Ok(()),
     }
@@ -38,6 +41,35 @@ fn guest(node: &Node, pid: u32, helper: u32) -> String {
             "process {pid} is a guest at node {there} of a testbed: `pando ps` there says what it is at its home"
         ),
         None => format!("process {pid} is a guest of another node on this machine: move it at its home"),
+    }
+}
+
+/// Says of each process below which of the others it is.
+pub fn place_under(all: &mut [views::Process]) {
+    let homes: BTreeSet<u32> = all.iter().filter(|p| p.role == "home").map(|p| p.pid).collect();
+    for p in all.iter_mut().filter(|p| p.role == "home") {
+        p.under = ancestors(p.pid).find(|above| homes.contains(above)).unwrap_or(0);
+    }
+}
+
+/// From its parent up.
+fn ancestors(pid: u32) -> impl Iterator<Item = u32> {
+    let parent = |pid: &i32| procfs::parent(*pid).filter(|p| *p > 1);
+    std::iter::successors(parent(&(pid as i32)), parent).take(FARTHEST).map(i32::unsigned_abs)
+}
+
+/// What its user said of the program under which it began holds for this process, too, unless something was said of itself.
+pub fn inherits(node: &Node, pid: u32) {
+    let above: Vec<u32> = ancestors(pid).collect();
+    let mut table = node.table();
+    let said = |table: &Table, pid: u32| {
+        table.get(&table.local(pid)).map(|k| k.wish.clone()).filter(|wish| *wish != Wish::default())
+    };
+    if said(&table, pid).is_none()
+        && let Some(wish) = above.iter().find_map(|p| said(&table, *p))
+    {
+        let key = table.local(pid);
+        table.wishes(&key, wish.of_children());
     }
 }
 

@@ -20,7 +20,11 @@ int main(int argc, char **argv) {
     pid_t pid = partner(body);
     close(stop[0]);
     unsigned mine = 0;
-    while (going_on() && mine < 200000) {
+    while (going_on()) {
+        if (mine == 200000) { /* a fast machine: enough lines, not yet enough time */
+            poll(NULL, 0, 1);
+            continue;
+        }
         int n = sprintf(line, "m %u\n", mine++);
         CHECK(write(fd, line, n) == n);
         CHECK(lseek(fd, 0, SEEK_CUR) >= n);

@@ -75,7 +75,7 @@ impl Testbed {
         }
         let (config, nodes) = (config.map(|c| c.display().to_string()), nodes.to_string());
         let more = config.iter().flat_map(|c| ["--config", c]);
-        testbed.pando(&["testbed", "up", &nodes].into_iter().chain(more).collect::<Vec<_>>())?;
+        testbed.pando(&["testbed", "up", &nodes, "--no-balance"].into_iter().chain(more).collect::<Vec<_>>())?;
         testbed.look()?;
         Ok(testbed)
     }

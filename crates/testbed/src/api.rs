@@ -4,6 +4,7 @@
 
 use crate::error::{Context, Error, Result};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -46,6 +47,58 @@ pub struct Move {
     pub freeze_us: u64,
     /// From the request to that, microseconds.
     pub total_us: u64,
+    /// Why.
+    pub reason: String,
+}
+
+/// One of `GET /v1/decisions`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Decision {
+    /// The process.
+    pub pid: u32,
+    /// What became of it, a sentence.
+    pub text: String,
+}
+
+/// `GET /v1/decisions`: what the balancer did and did not.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Decisions {
+    /// Moves, oldest first.
+    pub moves: Vec<Decision>,
+    /// Why the others stay.
+    pub stays: Vec<Decision>,
+}
+
+/// One of `GET /v1/events`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Event {
+    /// Counts up.
+    pub seq: u64,
+    /// Milliseconds since 1970.
+    pub time_ms: u64,
+    /// `move`, `failed`, `lost` and others.
+    pub kind: String,
+    /// The sentence.
+    pub text: String,
+    /// The process.
+    pub pid: Option<u32>,
+}
+
+/// One of `GET /v1/nodes`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// `up`, `suspect` or `down`.
+    pub state: String,
+    /// Threads that want to run, smoothed.
+    pub runnable: f64,
+    /// Processes of other nodes there.
+    pub guests: u32,
 }
 
 /// The processes whose home is the node behind this socket.
@@ -63,6 +116,37 @@ pub fn move_to(socket: &Path, pid: u32, dest: &str, reason: &str) -> Result<Opti
     // Nothing to do (it is there already) is an answer without a record.
     let record = value.get("record").unwrap_or(&value).clone();
     Ok(serde_json::from_value(record).ok().filter(|m: &Move| !m.to.is_empty()))
+}
+
+/// What the balancer of that node did, and why the rest stays.
+pub fn decisions(socket: &Path) -> Result<Decisions> {
+    parse(&request(socket, "GET", "/v1/decisions", "", Duration::from_secs(5))?)
+}
+
+/// What happened after event `since`.
+pub fn events(socket: &Path, since: u64) -> Result<Vec<Event>> {
+    parse(&request(socket, "GET", &format!("/v1/events?since={since}"), "", Duration::from_secs(5))?)
+}
+
+/// All nodes, as that node knows them.
+pub fn nodes(socket: &Path) -> Result<Vec<Node>> {
+    parse(&request(socket, "GET", "/v1/nodes", "", Duration::from_secs(5))?)
+}
+
+/// Empties a node, or lets it be used again.
+pub fn drain(socket: &Path, node: &str, on: bool) -> Result<()> {
+    let body = serde_json::json!({ "node": node, "on": on }).to_string();
+    request(socket, "POST", "/v1/drain", &body, Duration::from_secs(10)).map(drop)
+}
+
+/// The node's figures for Prometheus, those without labels, by name.
+pub fn figures(socket: &Path) -> Result<BTreeMap<String, f64>> {
+    let text = request(socket, "GET", "/metrics", "", Duration::from_secs(5))?;
+    let figure = |line: &str| {
+        let (name, value) = line.split_once(' ')?;
+        Some((name.to_owned(), value.parse().ok()?))
+    };
+    Ok(text.lines().filter(|l| !l.starts_with('#') && !l.contains('{')).filter_map(figure).collect())
 }
 
 fn parse<T: serde::de::DeserializeOwned>(body: &str) -> Result<T> {

@@ -1,6 +1,6 @@
 //! The command lines of `pando testbed`, `pando demo` and `pando bench`.
 
-use crate::bench::Wanted;
+use crate::bench::{Bench, Wanted, balance};
 use crate::error::{Error, Result};
 use crate::place::{DEFAULT_NAME, ENV_NAME, Shape, check_name};
 use std::ffi::OsString;
@@ -97,6 +97,12 @@ impl Words {
         self.value(name)?.map(|v| number(name, &v)).transpose()
     }
 
+    /// Numbers with commas between them.
+    fn numbers(&mut self, name: &str) -> Result<Option<Vec<f64>>> {
+        let text = self.value(name)?;
+        text.map(|all| all.split(',').map(|v| number(name, v)).collect()).transpose()
+    }
+
     /// The next plain word.
     fn word(&mut self, what: &str) -> Result<String> {
         match self.words.first() {
@@ -180,10 +186,12 @@ pub fn testbed(args: Vec<OsString>) -> Result<(String, Verb)> {
 fn shape(words: &mut Words) -> Result<Shape> {
     let shape = Shape {
         nodes: 0,
-        cpus: words.number("--cpus")?,
+        cpus: words.numbers("--cpus")?.unwrap_or_default(),
+        counts_on: None,
         memory: words.value("--memory")?.map(|s| size(&s)).transpose()?,
         delay_ms: words.number("--delay")?,
         rate_mbit: words.number("--rate")?,
+        still: words.flag("--no-balance"),
         config: words.value("--config")?.map(PathBuf::from),
     };
     Ok(Shape { nodes: count(&words.word("the number of nodes")?)?, ..shape })
@@ -224,19 +232,63 @@ pub fn demo(args: Vec<OsString>) -> Result<Option<Demo>> {
 }
 
 /// Parses what follows `pando bench`; none when help is wanted.
-pub fn bench(args: Vec<OsString>) -> Result<Option<Wanted>> {
+pub fn bench(args: Vec<OsString>) -> Result<Option<Bench>> {
     let mut words = Words::new(args)?;
     if words.words.is_empty() || words.flag("--help") || words.flag("-h") {
         return Ok(None);
+    }
+    if words.words.iter().any(|w| w == "balance") {
+        return balanced(words).map(|wanted| Some(Bench::Balance(wanted)));
     }
     let json = words.flag("--json");
     let file = words.value("--file")?.map_or(Ok(1 << 30), |text| size(&text))?;
     let only_files = match words.word("what to measure")?.as_str() {
         "move" => false,
         "files" => true,
-        other => return Err(Error::Usage(format!("`{other}` is not a benchmark that exists; `move` and `files` are"))),
+        other => {
+            let text = format!("`{other}` is not a benchmark that exists; `move`, `files` and `balance` are");
+            return Err(Error::Usage(text));
+        }
     };
-    words.end().map(|()| Some(Wanted { json, file, only_files }))
+    words.end().map(|()| Some(Bench::Move(Wanted { json, file, only_files })))
+}
+
+/// Sizes of the clusters that are watched at rest; the last one is not in a short run.
+const AT_REST: [usize; 3] = [4, 16, 64];
+
+/// Parses what is said of `pando bench balance`.
+fn balanced(mut words: Words) -> Result<balance::Wanted> {
+    let (json, short) = (words.flag("--json"), words.flag("--short"));
+    let said = words.value("--experiment")?;
+    let said: Vec<&str> = said.as_deref().unwrap_or("1,2,3,4,rest").split(',').collect();
+    let number = |w: &&&str| match w.parse() {
+        Ok(n) if (1..=4).contains(&n) => Ok(n),
+        _ => Err(Error::Usage(format!("`{w}` is no experiment: there are 1, 2, 3, 4 and rest"))),
+    };
+    let experiments = said.iter().filter(|w| **w != "rest").map(|w| number(&w)).collect::<Result<Vec<u32>>>()?;
+    let whole = |n: Option<f64>, or: u64| n.map_or(or, |n| n as u64);
+    let mut set = Vec::new();
+    while let Some(change) = words.value("--set")? {
+        let parsed = change.split_once('=').and_then(|(key, number)| Some((key.to_owned(), number.parse().ok()?)));
+        set.push(parsed.ok_or_else(|| Error::Usage(format!("--set {change}: not KEY=NUMBER")))?);
+    }
+    let sizes = if short { &AT_REST[..2] } else { &AT_REST[..] };
+    let wanted = balance::Wanted {
+        json,
+        experiments,
+        at_rest: if said.contains(&"rest") { sizes.to_vec() } else { Vec::new() },
+        nodes: words.value("--nodes")?.map_or(Ok(4), |n| count(&n))?,
+        seed: whole(words.number("--seed")?, 1),
+        seeds: whole(words.number("--seeds")?, 1).max(1),
+        seconds: words.number("--seconds")?.unwrap_or(if short { 20.0 } else { 40.0 }),
+        set,
+    };
+    words.word("what to measure")?;
+    words.end()?;
+    match wanted.nodes {
+        0 | 1 => Err(Error::Usage("nothing can be balanced on less than two nodes".into())),
+        _ => Ok(wanted),
+    }
 }
 
 #[cfg(test)]
@@ -249,14 +301,16 @@ mod tests {
 
     #[test]
     fn up_with_everything() {
-        let line = "up 3 --cpus 0.5 --memory=512M --delay 2 --rate 100 --config c.toml --name x";
+        let line = "up 3 --cpus 0.5,1 --memory=512M --delay 2 --rate 100 --no-balance --config c.toml --name x";
         let (name, verb) = parse(line).unwrap();
         let shape = Shape {
             nodes: 3,
-            cpus: Some(0.5),
+            cpus: vec![0.5, 1.0],
+            counts_on: None,
             memory: Some(512 << 20),
             delay_ms: Some(2.0),
             rate_mbit: Some(100.0),
+            still: true,
             config: Some("c.toml".into()),
         };
         assert_eq!((name.as_str(), verb), ("x", Verb::Up(shape)));
@@ -281,7 +335,18 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_refused() {
-        for line in ["up", "up 0", "up x", "up 3 --cpus", "up 3 --cpus -1", "up 3 --wat", "exec n1", "fly", "down n1"] {
+        for line in [
+            "up",
+            "up 0",
+            "up x",
+            "up 3 --cpus",
+            "up 3 --cpus -1",
+            "up 3 --cpus 1,",
+            "up 3 --wat",
+            "exec n1",
+            "fly",
+            "down n1",
+        ] {
             assert!(parse(line).is_err(), "{line}");
         }
     }
@@ -292,6 +357,19 @@ mod tests {
         assert_eq!(size("1.5G").unwrap(), 3 << 29);
         assert_eq!(size("2KiB").unwrap(), 2048);
         assert!(size("12q").is_err() && size("").is_err() && size("-1M").is_err());
+    }
+
+    #[test]
+    fn benchmarks_by_name() {
+        let parse = |line: &str| bench(line.split(' ').map(OsString::from).collect());
+        assert!(matches!(parse("files --file 1M").unwrap(), Some(Bench::Move(w)) if w.only_files && w.file == 1 << 20));
+        let line = "balance --experiment 2,rest --short --nodes 3 --set every_ms=500 --set residency_ms=9 --seed 7";
+        let Some(Bench::Balance(w)) = parse(line).unwrap() else { panic!("another one") };
+        assert_eq!((w.experiments, w.at_rest, w.nodes, w.seed, w.seeds), (vec![2], vec![4, 16], 3, 7, 1));
+        assert_eq!(w.set, [("every_ms".to_string(), 500), ("residency_ms".to_string(), 9)]);
+        for wrong in ["balance --experiment 5", "balance --nodes 1", "balance move", "balance --set x", "swim"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

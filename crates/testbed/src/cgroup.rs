@@ -12,7 +12,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Period over which a share of CPU time is measured: short, so that half a CPU does not mean stalls of 50 ms.
-const PERIOD_US: u64 = 20_000;
+pub const PERIOD_US: u64 = 20_000;
+
+/// Of a busy machine nodes get so many times what another process gets, as long as they have not had what they were promised: files of both
+/// versions, and that much.
+const WEIGHT: [(&str, &str); 2] = [("cpu.shares", "16384"), ("cpu.weight", "1600")];
 
 /// Where our groups can go, and what could not be had.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -29,7 +33,7 @@ pub fn sites(shape: &Shape) -> Sites {
     let mounts = mounts(&read("/proc/self/mountinfo"));
     let own = own(&read("/proc/self/cgroup"));
     let mut sites = Sites::default();
-    let wanted = [("cpu", shape.cpus.is_some()), ("memory", shape.memory.is_some())];
+    let wanted = [("cpu", !shape.cpus.is_empty()), ("memory", shape.memory.is_some())];
     let wanted: Vec<&str> = wanted.iter().filter(|w| w.1).map(|w| w.0).collect();
     for controller in &wanted {
         match site(controller, &wanted, &mounts, &own) {
@@ -116,15 +120,23 @@ pub fn make(groups: &[PathBuf], nodes: &[String], shape: &Shape) -> Result<Vec<S
         make_dir(group)?;
         let unified = group.join("cgroup.subtree_control").exists();
         if unified {
-            for (wanted, name) in [(shape.cpus.is_some(), "+cpu"), (shape.memory.is_some(), "+memory")] {
+            for (wanted, name) in [(!shape.cpus.is_empty(), "+cpu"), (shape.memory.is_some(), "+memory")] {
                 if wanted && let Err(e) = std::fs::write(group.join("cgroup.subtree_control"), name) {
                     failed.push(format!("{name}: {e}"));
                 }
             }
         }
-        for node in nodes {
+        for (file, weight) in WEIGHT {
+            if !shape.cpus.is_empty()
+                && group.join(file).exists()
+                && let Err(e) = std::fs::write(group.join(file), weight)
+            {
+                failed.push(format!("{file}: {e}"));
+            }
+        }
+        for (index, node) in nodes.iter().enumerate() {
             make_dir(&group.join(node))?;
-            for (file, value) in settings(unified, shape) {
+            for (file, value) in settings(unified, shape, index) {
                 let path = group.join(node).join(file);
                 let ours = path.exists() || unified;
                 if ours && let Err(e) = std::fs::write(&path, &value) {
@@ -144,10 +156,10 @@ fn make_dir(dir: &Path) -> Result<()> {
     }
 }
 
-/// File and value of each limit. The period comes before the quota, which is checked against it.
-fn settings(unified: bool, shape: &Shape) -> Vec<(&'static str, String)> {
+/// File and value of each limit of node `index`. The period comes before the quota, which is checked against it.
+fn settings(unified: bool, shape: &Shape, index: usize) -> Vec<(&'static str, String)> {
     let mut all = Vec::new();
-    if let Some(cpus) = shape.cpus {
+    if let Some(cpus) = shape.cpus_of(index) {
         let quota = ((cpus * PERIOD_US as f64) as u64).max(1_000);
         if unified {
             all.push(("cpu.max", format!("{quota} {PERIOD_US}")));
@@ -238,9 +250,10 @@ mod tests {
 
     #[test]
     fn limits_in_both_dialects() {
-        let shape = Shape { cpus: Some(0.5), memory: Some(1 << 30), ..Shape::default() };
-        let v2 = settings(true, &shape);
+        let shape = Shape { cpus: vec![0.5, 0.25], memory: Some(1 << 30), ..Shape::default() };
+        let v2 = settings(true, &shape, 2);
         assert_eq!(v2[0], ("cpu.max", "10000 20000".to_string()));
-        assert_eq!(settings(false, &shape)[2], ("memory.limit_in_bytes", "1073741824".to_string()));
+        assert_eq!(settings(false, &shape, 0)[2], ("memory.limit_in_bytes", "1073741824".to_string()));
+        assert_eq!(settings(false, &shape, 1)[1], ("cpu.cfs_quota_us", "5000".to_string()));
     }
 }

@@ -118,6 +118,7 @@ pub fn exec(plan: &Plan, node: &str, command: &[OsString]) -> Result<i32> {
     entry.step_in().map_err(|source| Error::Io { what: format!("step into {node}{}", hint(plan)), source })?;
     let mut all = Command::new(if command[0] == "pando" { plan.exe.clone().into() } else { command[0].clone() });
     all.args(&command[1..]).envs(environment(plan, node));
+    pando_kernel::standard::hand_on_closed();
     let source = all.exec();
     let missing = source.kind() == io::ErrorKind::NotFound;
     eprintln!("pando: cannot run {}: {source}", command[0].to_string_lossy());

@@ -27,8 +27,9 @@ pub fn stall(plan: &Plan, node: &str, seconds: Option<f64>) -> Result<()> {
     let index = plan.index(node)?;
     let mut stopped = 0;
     loop {
-        // Helpers that were just being started are seen in the next round. One that has just ended stays a zombie: the daemon stands still.
-        let runs = |p: &Process| !matches!(p.state, 'T' | 'Z' | 'X');
+        // Helpers that were just being started are seen in the next round. One that has just ended stays a zombie: the daemon stands still. One
+        // that is held by its tracer (t) goes on when that does.
+        let runs = |p: &Process| !matches!(p.state, 'T' | 't' | 'Z' | 'X');
         let running: Vec<Process> = machinery(plan, index).into_iter().filter(runs).collect();
         if running.is_empty() {
             break;

@@ -16,7 +16,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What can be asked of the holder.
 #[derive(Debug, Serialize, Deserialize)]
@@ -230,6 +230,13 @@ impl Holder {
 
     fn start_daemon(&mut self, node: usize) -> Result<()> {
         self.reap();
+        // One that was killed is a zombie at once, and can be reaped when the last of its threads is gone.
+        let deadline = Instant::now() + Duration::from_secs(2);
+        let dying = |pid: u32| processes::all().iter().any(|p| p.pid == pid && matches!(p.state, 'Z' | 'X'));
+        while self.daemons[node].is_some_and(dying) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(2));
+            self.reap();
+        }
         let name = format!("n{}", node + 1);
         if let Some(pid) = self.daemons[node] {
             return Err(Error::Other(format!("the daemon of {name} runs already (pid {pid})")));

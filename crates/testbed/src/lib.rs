@@ -1,9 +1,9 @@
 //! Several Pando nodes on one machine, each in a network namespace of its own: a *testbed*. `pando demo` and
-//! `pando bench move` run on one.
+//! `pando bench` run on one.
 //!
 //! - [`cli`]: `pando testbed up N`, `exec`, `status`, `cut`, `heal`, `stall`, `kill`, `start`, `down`.
 //! - [`demo`]: real programs spreading over nodes, live, and the proof that nobody could tell.
-//! - [`bench`]: how fast moving is.
+//! - [`bench`]: how fast moving is, and how well work is spread.
 //! - [`hidden`]: programs that those start; `pando` passes `__NAME` on to it for the names that [`is_hidden`] knows.
 
 mod api;
@@ -21,6 +21,7 @@ mod network;
 mod place;
 mod processes;
 mod relay;
+mod scratch;
 mod status;
 mod sys;
 mod up;
@@ -38,6 +39,8 @@ const HOLDER: &str = "__testbed-holder";
 const HEAP: &str = "__heap";
 /// The benchmark's process that measures itself.
 const PROBE: &str = "__probe";
+/// The benchmark's process with an amount of work.
+const WORK: &str = "__work";
 /// The benchmark's plain TCP partner.
 const PEER: &str = "__bench-peer";
 
@@ -132,7 +135,7 @@ fn finish(command: &str, outcome: Result<i32>) -> i32 {
     outcome.unwrap_or_else(|e| {
         eprintln!("pando {command}: {e}");
         if matches!(e, Error::Usage(_)) {
-            eprintln!("usage:\n{}", usage::of(command));
+            eprintln!("`pando {command} --help` shows what there is");
         }
         e.status()
     })
@@ -140,7 +143,7 @@ fn finish(command: &str, outcome: Result<i32>) -> i32 {
 
 /// Whether `word` (with its leading underscores) names one of this crate's hidden programs.
 pub fn is_hidden(word: &str) -> bool {
-    [HOLDER, HEAP, PROBE, PEER].contains(&word)
+    [HOLDER, HEAP, PROBE, PEER, WORK].contains(&word)
 }
 
 /// Runs a hidden program: `name` is the first word of the command line, as [`is_hidden`] knows it, `args` what
@@ -152,6 +155,7 @@ pub fn hidden(name: &str, args: Vec<OsString>) -> i32 {
         HOLDER => holder::main(&first),
         HEAP => finish(name, bench::probe::heap(&words).map(|()| 0)),
         PROBE => finish(name, bench::probe::probe().map(|()| 0)),
+        WORK => finish(name, bench::balance::work::main(&words).map(|()| 0)),
         PEER => finish(name, bench::peer::main(&words).map(|()| 0)),
         _ => finish(name, Err(Error::Other("there is no such program".into()))),
     }

@@ -99,10 +99,17 @@ impl Network {
         self.ip(None, &batch)
     }
 
+    /// Everybody knows everybody's hardware address: the kernel learns a thousand of them at most, for all namespaces of the machine together
+    /// (gc_thresh3), which is no more than thirty nodes need. Permanent ones do not count.
     fn addresses(&self) -> Result<()> {
+        let hardware = |i: usize| format!("02:70:61:6e:{:02x}:{:02x}", i >> 8, i & 0xff);
         for i in 0..self.nodes.len() {
-            let address = address(i);
-            let batch = format!("link set lo up\naddress add {address}/16 dev eth0\nlink set eth0 up\n");
+            let (mine, others) = (address(i), (0..self.nodes.len()).filter(|other| *other != i));
+            let mut batch = format!("link set lo up\nlink set eth0 address {}\n", hardware(i));
+            batch += &format!("address add {mine}/16 dev eth0\nlink set eth0 up\n");
+            let known =
+                |o: usize| format!("neigh replace {} lladdr {} dev eth0 nud permanent\n", address(o), hardware(o));
+            batch.extend(others.map(known));
             self.ip(Some(i), &batch)?;
         }
         Ok(())

@@ -23,14 +23,21 @@ pub const ENV_NODE: &str = "PANDO_TESTBED_NODE";
 pub struct Shape {
     /// How many nodes.
     pub nodes: usize,
-    /// CPUs per node.
-    pub cpus: Option<f64>,
+    /// CPUs of each node, over and over; none: no limit.
+    #[serde(default)]
+    pub cpus: Vec<f64>,
+    /// CPUs that each node counts on where they are not limited: all of them share this machine.
+    #[serde(default)]
+    pub counts_on: Option<f64>,
     /// Bytes of memory per node.
     pub memory: Option<u64>,
     /// One-way delay between two nodes, milliseconds.
     pub delay_ms: Option<f64>,
     /// Speed of each node's line, Mbit/s.
     pub rate_mbit: Option<f64>,
+    /// Its nodes move nothing by themselves.
+    #[serde(default)]
+    pub still: bool,
     /// A file with more of every node's configuration.
     #[serde(default)]
     pub config: Option<PathBuf>,
@@ -74,6 +81,13 @@ pub struct Holding {
 
 /// The port on which every node listens, in its own network namespace.
 pub const PORT: u16 = 7400;
+
+impl Shape {
+    /// CPUs of node `index` (from 0), if they are limited.
+    pub fn cpus_of(&self, index: usize) -> Option<f64> {
+        self.cpus.get(index % self.cpus.len().max(1)).copied()
+    }
+}
 
 impl Plan {
     /// Names of the nodes.

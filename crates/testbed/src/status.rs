@@ -113,8 +113,11 @@ pub fn text(status: &Status) -> String {
 
 fn limits(shape: &Shape) -> String {
     let mut out = String::new();
+    if !shape.cpus.is_empty() {
+        let each: Vec<String> = shape.cpus.iter().map(f64::to_string).collect();
+        out += &format!(", {} CPUs a node", each.join("/"));
+    }
     for (value, what) in [
-        (shape.cpus, "CPUs a node"),
         (shape.memory.map(|m| m as f64 / (1 << 20) as f64), "MB a node"),
         (shape.delay_ms, "ms delay"),
         (shape.rate_mbit, "Mbit/s"),

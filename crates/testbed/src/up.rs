@@ -63,13 +63,21 @@ fn plan(name: &str, shape: Shape, tied: bool, scratch: Option<&Path>) -> Result<
 
 /// A node's configuration: its load is that of its own control group, not of the whole machine. The file is there
 /// for the user too: what is changed in it counts from the next `kill --daemon` and `start` on.
-fn configure(plan: &Plan, node: &str) -> Result<()> {
-    let mut text = String::from("[load]\n");
+fn configure(plan: &Plan, index: usize, node: &str) -> Result<()> {
+    // All run on this machine, however busy it is while it is measured.
+    let mut text = String::from("[load]\nspeed = 1.0\n");
     if let Some(group) = plan.node_cgroups(node).first() {
         text += &format!("cgroup = {}\n", serde_json::Value::from(group.to_string_lossy()));
     }
-    if let Some(cpus) = plan.shape.cpus {
-        text += &format!("cpus = {}\n", cpus.ceil().max(1.0));
+    let of_memory = |group: &&PathBuf| group.components().any(|c| c.as_os_str() == "memory");
+    if let Some(group) = plan.node_cgroups(node).iter().find(of_memory) {
+        text += &format!("memory_cgroup = {}\n", serde_json::Value::from(group.to_string_lossy()));
+    }
+    if let Some(cpus) = plan.shape.cpus_of(index).or(plan.shape.counts_on) {
+        text += &format!("cpus = {cpus:?}\n");
+    }
+    if plan.shape.still {
+        text += "[balance]\nevery_ms = 0\n";
     }
     if let Some(more) = &plan.shape.config {
         text += &std::fs::read_to_string(more).at("read", more)?;
@@ -86,8 +94,8 @@ fn bring_up(plan: &mut Plan) -> Result<()> {
         let dir = plan.node_dir(&node);
         std::fs::create_dir(&dir).at("create", &dir)?;
     }
-    for node in plan.nodes() {
-        configure(plan, &node)?;
+    for (index, node) in plan.nodes().iter().enumerate() {
+        configure(plan, index, node)?;
     }
     for failed in cgroup::make(&plan.cgroups, &plan.nodes(), &plan.shape)? {
         eprintln!("pando testbed: a limit is not in force: {failed}");

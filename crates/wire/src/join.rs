@@ -1,7 +1,7 @@
 //! What a joining machine and the admitting node say to each other: one request, one answer, each a frame of
 //! [`crate::message::HELLO_VERSION`].
 
-use crate::message::{MAX_MEMBERS, Member};
+use crate::message::{MAX_LISTED, Member};
 use crate::version::Versions;
 use serde::{Deserialize, Serialize};
 
@@ -51,7 +51,7 @@ impl JoinAnswer {
     pub fn is_sane(&self) -> bool {
         match self {
             JoinAnswer::Admitted { members, .. } => {
-                members.len() <= MAX_MEMBERS && members.iter().all(|m| m.check().is_ok())
+                members.len() <= MAX_LISTED && members.iter().all(|m| m.check().is_ok())
             }
             JoinAnswer::Refused { reason } => reason.len() <= crate::message::MAX_TEXT,
         }

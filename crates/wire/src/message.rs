@@ -3,8 +3,16 @@
 use crate::version::Versions;
 use serde::{Deserialize, Serialize};
 
-/// Members in one list.
-pub const MAX_MEMBERS: usize = 1024;
+/// Members of a cluster that a node knows at a time.
+pub const MAX_MEMBERS: usize = 4096;
+/// Members in one list: whoever joins hears of the others by gossip.
+pub const MAX_LISTED: usize = 1024;
+/// Loads in one message.
+pub const MAX_LOADS: usize = 256;
+/// Bytes of a membership packet.
+pub const MAX_PACKET: usize = 16 * 1024;
+/// Bytes of what is answered.
+pub const MAX_ANSWER: usize = 32 * 1024;
 /// Bytes of any text field.
 pub const MAX_TEXT: usize = 1024;
 /// The version that hellos themselves are framed with; the agreed one follows.
@@ -34,33 +42,115 @@ pub struct Member {
     pub stamp: u64,
 }
 
+/// Whom a node takes in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Standing {
+    /// Guests are welcome.
+    #[default]
+    Open,
+    /// Its limit of guests is reached.
+    Full,
+    /// Its own user works there.
+    Owner,
+    /// It is being emptied.
+    Drained,
+}
+
 /// How busy a node is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Load {
-    /// CPUs that may be used.
-    pub cpus: u32,
+    /// CPUs that may be used, in thousandths.
+    pub cpus_milli: u32,
+    /// Of these, held for gangs.
+    pub reserved_milli: u32,
+    /// How fast one of them is, 1000 being usual; 0 where nobody measured.
+    pub speed: u32,
     /// Runnable threads, smoothed, in thousandths.
     pub runnable_milli: u32,
     /// Bytes of memory.
     pub memory: u64,
     /// Bytes that can be had without swapping.
     pub free: u64,
+    /// Major page faults a second.
+    pub paging: u32,
     /// Guests here.
     pub guests: u32,
+    /// Whom it takes in.
+    pub standing: Standing,
+}
+
+/// The load of some node, as the sender knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    /// Of whom.
+    pub who: String,
+    /// When that node's daemon started: of two lives the later one counts.
+    pub life: u64,
+    /// Counts up in a life.
+    pub number: u64,
+    /// How old it is, milliseconds.
+    pub age_ms: u64,
+    /// The load.
+    pub load: Load,
+}
+
+/// What one daemon asks another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Question {
+    /// May this process come?
+    Admit {
+        /// Its home.
+        home: String,
+        /// Its pid there.
+        pid: u32,
+        /// Bytes of memory that it needs.
+        needs: u64,
+        /// Threads that want to run, in thousandths.
+        demand_milli: u32,
+        /// The part of a CPU that it gets where it is, in thousandths; none if it does not come for speed.
+        has_milli: Option<u32>,
+    },
+    /// A process of yours is a guest here, and should go there.
+    Advise {
+        /// Its pid at home.
+        pid: u32,
+        /// Where to: a node's name.
+        to: String,
+        /// Why.
+        reason: String,
+        /// It can't stay: memory is short, or the node is being emptied.
+        must: bool,
+    },
+    /// Take no more guests and send those away that are there; or take guests again. An administrator at the asking node wants it so.
+    Drain {
+        /// Which of the two.
+        on: bool,
+    },
+    /// What did you decide of late? An administrator at the asking node wants to know.
+    Decisions,
 }
 
 /// Every frame after the hellos.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
-    /// I live, and this is my load.
-    Beat {
-        /// Counts up.
-        seq: u64,
-        /// The load.
-        load: Load,
+    /// A packet of the membership protocol (crates/gossip).
+    Swim(Vec<u8>),
+    /// Loads: the sender's own first.
+    Loads(Vec<Told>),
+    /// A question, which is answered under its number.
+    Ask {
+        /// The number.
+        number: u64,
+        /// The question.
+        question: Question,
     },
-    /// All members I know.
-    Members(Vec<Member>),
+    /// The answer to a question: yes, or why not.
+    Answer {
+        /// The question's number.
+        number: u64,
+        /// Yes, with what was asked for (JSON; most questions want no more than the yes), or why not.
+        answer: Result<String, String>,
+    },
     /// I close this connection.
     Bye {
         /// Why.
@@ -85,7 +175,9 @@ impl Member {
     /// Checks lengths.
     pub fn check(&self) -> Result<(), OverLimit> {
         within("bytes of a member's name", self.name.len(), crate::name::MAX_NAME)?;
-        within("bytes of an address", self.addr.len(), MAX_TEXT)
+        within("bytes of an address", self.addr.len(), MAX_TEXT)?;
+        // It is shown to people, on terminals.
+        within("control characters in an address", self.addr.chars().filter(|c| c.is_control()).count(), 0)
     }
 }
 
@@ -101,12 +193,35 @@ impl Message {
     /// Checks lengths and counts.
     pub fn check(&self) -> Result<(), OverLimit> {
         match self {
-            Message::Beat { .. } => Ok(()),
-            Message::Members(list) => {
-                within("members in a list", list.len(), MAX_MEMBERS)?;
-                list.iter().try_for_each(Member::check)
+            Message::Swim(packet) => within("bytes of a membership packet", packet.len(), MAX_PACKET),
+            Message::Loads(all) => {
+                within("loads in a list", all.len(), MAX_LOADS)?;
+                all.iter().try_for_each(|t| within("bytes of a member's name", t.who.len(), crate::name::MAX_NAME))
             }
-            Message::Bye { reason } => within("bytes of a reason", reason.len(), MAX_TEXT),
+            Message::Ask { question: Question::Advise { to, reason, .. }, .. } => {
+                within("bytes of a member's name", to.len(), crate::name::MAX_NAME)?;
+                within("bytes of a reason", reason.len(), MAX_TEXT)
+            }
+            Message::Ask { question: Question::Admit { home, .. }, .. } => {
+                within("bytes of a member's name", home.len(), crate::name::MAX_NAME)
+            }
+            Message::Ask { question: Question::Drain { .. } | Question::Decisions, .. } => Ok(()),
+            Message::Answer { answer: Ok(text), .. } => within("bytes of an answer", text.len(), MAX_ANSWER),
+            Message::Answer { answer: Err(reason), .. } | Message::Bye { reason } => {
+                within("bytes of a reason", reason.len(), MAX_TEXT)
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_does_no_harm_to_a_terminal() {
+        let member = |addr: &str| Member { name: "n1".into(), addr: addr.into(), stamp: 1 };
+        assert_eq!(member("[fe80::1%eth0]:7117").check(), Ok(()));
+        assert!(member("\u{1b}]0;x\u{7}").check().is_err());
     }
 }

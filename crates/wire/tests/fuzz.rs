@@ -4,7 +4,7 @@ use bolero::check;
 use pando_wire::frame::{self, HEADER, MAX_BODY};
 use pando_wire::identity::NewKey;
 use pando_wire::join::{JoinAnswer, JoinRequest};
-use pando_wire::message::{Hello, Load, MAX_MEMBERS, MAX_TEXT, Member, Message};
+use pando_wire::message::{Hello, Load, MAX_LOADS, MAX_PACKET, MAX_TEXT, Member, Message, Question, Told};
 use pando_wire::rustls::pki_types::ServerName;
 use pando_wire::rustls::{ClientConfig, ClientConnection, RootCertStore};
 use pando_wire::sniff::{MAX_CLIENT_HELLO, Sniffed, sniff};
@@ -17,9 +17,13 @@ fn within_limits(message: &Message) {
         return;
     }
     match message {
-        Message::Members(list) => assert!(list.len() <= MAX_MEMBERS && list.iter().all(|m| m.addr.len() <= MAX_TEXT)),
-        Message::Bye { reason } => assert!(reason.len() <= MAX_TEXT),
-        Message::Beat { .. } => {}
+        Message::Swim(packet) => assert!(packet.len() <= MAX_PACKET),
+        Message::Loads(all) => assert!(all.len() <= MAX_LOADS && all.iter().all(|t| t.who.len() <= MAX_TEXT)),
+        Message::Ask { question: Question::Advise { to, reason, .. }, .. } => {
+            assert!(to.len() <= MAX_TEXT && reason.len() <= MAX_TEXT)
+        }
+        Message::Answer { answer: Err(reason), .. } | Message::Bye { reason } => assert!(reason.len() <= MAX_TEXT),
+        Message::Ask { .. } | Message::Answer { .. } => {}
     }
 }
 
@@ -75,9 +79,13 @@ fn frames_that_were_good() {
     };
     let members = vec![member("n1"), member("n2")];
     let answer = JoinAnswer::Admitted { cluster: "pando".into(), ca: vec![4; 300], cert: vec![5; 300], members };
+    let told = |who: &str| Told { who: who.into(), life: 1, number: 2, age_ms: 3, load: Load::default() };
+    let question = Question::Advise { pid: 5, to: "n3".into(), reason: "balance".into(), must: false };
     let good = [
-        frame::encode(1, &Message::Beat { seq: 1, load: Load::default() }).unwrap(),
-        frame::encode(1, &Message::Members(vec![member("n1"), member("n2")])).unwrap(),
+        frame::encode(1, &Message::Swim(vec![6; 60])).unwrap(),
+        frame::encode(1, &Message::Loads(vec![told("n1"), told("n2")])).unwrap(),
+        frame::encode(1, &Message::Ask { number: 1, question }).unwrap(),
+        frame::encode(1, &Message::Answer { number: 1, answer: Err("it is full".into()) }).unwrap(),
         frame::encode(1, &hello).unwrap(),
         frame::encode(1, &request).unwrap(),
         frame::encode(1, &answer).unwrap(),

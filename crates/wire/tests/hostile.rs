@@ -2,21 +2,37 @@
 
 use pando_wire::frame::{self, FrameError, HEADER, MAX_BODY};
 use pando_wire::join::{JoinAnswer, JoinRequest};
-use pando_wire::message::{Hello, Load, MAX_MEMBERS, Member, Message};
+use pando_wire::message::{Hello, Load, MAX_LOADS, MAX_PACKET, Message, Question, Told};
 use pando_wire::sniff::sniff;
 use pando_wire::token::Token;
 use pando_wire::{NodeName, version::Versions};
 use proptest::prelude::*;
 
-fn member() -> impl Strategy<Value = Member> {
-    ("[a-z0-9-]{1,63}", ".{0,40}", any::<u64>()).prop_map(|(name, addr, stamp)| Member { name, addr, stamp })
+fn told() -> impl Strategy<Value = Told> {
+    ("[a-z0-9-]{1,63}", any::<[u64; 4]>(), any::<u32>()).prop_map(|(who, [life, number, age_ms, free], cpus_milli)| {
+        Told { who, life, number, age_ms, load: Load { cpus_milli, free, ..Load::default() } }
+    })
 }
 
 fn message() -> impl Strategy<Value = Message> {
     prop_oneof![
-        (any::<u64>(), any::<u32>(), any::<u64>())
-            .prop_map(|(seq, cpus, free)| Message::Beat { seq, load: Load { cpus, free, ..Load::default() } }),
-        prop::collection::vec(member(), 0..20).prop_map(Message::Members),
+        prop::collection::vec(any::<u8>(), 0..100).prop_map(Message::Swim),
+        prop::collection::vec(told(), 0..20).prop_map(Message::Loads),
+        (any::<u64>(), any::<u32>(), ".{0,50}", ".{0,100}", any::<bool>()).prop_map(
+            |(number, pid, to, reason, must)| Message::Ask {
+                number,
+                question: Question::Advise { pid, to, reason, must }
+            }
+        ),
+        (any::<u64>(), ".{0,50}", any::<u32>(), any::<u64>(), any::<u32>(), any::<Option<u32>>()).prop_map(
+            |(number, home, pid, needs, demand_milli, has_milli)| Message::Ask {
+                number,
+                question: Question::Admit { home, pid, needs, demand_milli, has_milli }
+            }
+        ),
+        any::<u64>().prop_map(|number| Message::Ask { number, question: Question::Decisions }),
+        (any::<u64>(), prop::result::maybe_ok(".{0,100}", ".{0,100}"))
+            .prop_map(|(number, answer)| Message::Answer { number, answer }),
         ".{0,100}".prop_map(|reason| Message::Bye { reason }),
     ]
 }
@@ -103,9 +119,19 @@ fn an_oversized_frame_is_refused_by_its_header() {
 
 #[test]
 fn counts_and_texts_have_limits() {
-    let one = Member { name: "n".into(), addr: "a".into(), stamp: 0 };
-    assert!(Message::Members(vec![one.clone(); MAX_MEMBERS]).check().is_ok());
-    let over = Message::Members(vec![one; MAX_MEMBERS + 1]).check().unwrap_err().to_string();
-    assert!(over.contains("1025") && over.contains("1024"), "{over}");
+    let one = Told { who: "n".into(), life: 1, number: 1, age_ms: 0, load: Load::default() };
+    assert!(Message::Loads(vec![one.clone(); MAX_LOADS]).check().is_ok());
+    let over = Message::Loads(vec![one; MAX_LOADS + 1]).check().unwrap_err().to_string();
+    assert!(over.contains("257") && over.contains("256"), "{over}");
     assert!(Message::Bye { reason: "x".repeat(2000) }.check().is_err());
+    assert!(Message::Answer { number: 1, answer: Err("x".repeat(2000)) }.check().is_err());
+    assert!(Message::Swim(vec![0; MAX_PACKET + 1]).check().is_err());
+    let advise = |to: String, reason: String| Message::Ask {
+        number: 1,
+        question: Question::Advise { pid: 1, to, reason, must: true },
+    };
+    assert!(
+        advise("n1".into(), "x".repeat(2000)).check().is_err()
+            && advise("n".repeat(200), String::new()).check().is_err()
+    );
 }

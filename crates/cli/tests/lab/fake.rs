@@ -58,6 +58,7 @@ impl Line {
             pid,
             place: place.clone(),
             phase,
+            stopped: false,
             calls: counters.0,
             pulled: counters.1,
             pushed: counters.2,

@@ -4,6 +4,9 @@
 
 pub mod fake;
 pub mod naive;
+pub mod personal;
+pub mod programs;
+pub mod terminal;
 
 use pando_node::client::Client;
 use pando_node::views::{Liveness, Node, Process};
@@ -17,8 +20,8 @@ use std::time::{Duration, Instant};
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// Short limits, so that tests of them are short.
 const CONFIG: &str = "\
-[membership]\nheartbeat_ms = 50\nsuspect_after_ms = 1000\ndown_after_ms = 2500\nredial_ms = 50\n\
-[connections]\nhello_within_ms = 700\nhandshake_within_ms = 2000\nmax_local_per_user = 40\n\
+[membership]\nprobe_ms = 300\nanswer_ms = 100\nsuspect_ms = 1500\ntell_ms = 100\n\
+[connections]\nhello_within_ms = 700\nhandshake_within_ms = 2000\nmax_local_per_user = 40\nredial_ms = 50\nsilence_ms = 2500\n\
 [guests]\nmax_unproved = 3\nprove_within_ms = 1500\n";
 
 static LABS: AtomicU32 = AtomicU32::new(0);
@@ -77,12 +80,19 @@ impl Lab {
         lab
     }
 
-    /// Directories and configuration of a machine that is no node yet.
+    /// Directories and configuration of a machine that is no node yet. Lines of `settings` that begin with `guests.` are keys of that
+    /// table, which is there already.
     pub fn prepare(&self, name: &str, settings: &str) -> Daemon {
         let state = self.dir.join(name);
         fs::create_dir_all(&state).unwrap();
         let socket = self.dir.join(format!("{name}.sock"));
-        Daemon { name: name.into(), state, socket, child: None, settings: format!("{settings}\n{CONFIG}") }
+        // What moves by itself is the business of tests that ask for it.
+        let still = if settings.contains("[balance]") { "" } else { "[balance]\nevery_ms = 0\n" };
+        let (guests, others): (Vec<&str>, Vec<&str>) = settings.lines().partition(|l| l.starts_with("guests."));
+        let guests: String = guests.iter().map(|l| l.replacen("guests.", "", 1) + "\n").collect();
+        // The last table is that of the guests.
+        let settings = format!("{}\n{still}{CONFIG}{guests}", others.join("\n"));
+        Daemon { name: name.into(), state, socket, child: None, settings }
     }
 
     pub fn token(&self) -> String {
@@ -95,7 +105,10 @@ impl Lab {
         until("all nodes up", || {
             let all_up = |d: &&Daemon| {
                 let nodes = d.client().get::<Vec<Node>>("/v1/nodes").unwrap_or_default();
-                let up = |n: &&Daemon| nodes.iter().any(|v| v.name == n.name && v.state == Liveness::Up);
+                let up = |n: &&Daemon| {
+                    let heard = |v: &Node| v.state == Liveness::Up && v.heard_ms.is_some();
+                    nodes.iter().any(|v| v.name == n.name && heard(v))
+                };
                 running.iter().all(up)
             };
             running.iter().all(all_up).then_some(())
@@ -261,7 +274,12 @@ pub struct Sleeper(Child);
 
 impl Sleeper {
     pub fn new() -> Self {
-        Sleeper(Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap())
+        Self::of(&mut Command::new("sleep"))
+    }
+
+    /// Of a program that is, or is like, sleep(1).
+    pub fn of(program: &mut Command) -> Self {
+        Sleeper(program.arg("1000").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
 
     pub fn pid(&self) -> u32 {
@@ -283,4 +301,13 @@ pub fn this_program() -> PathBuf {
 
 pub fn lines_of(file: &Path) -> Vec<String> {
     fs::read_to_string(file).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+/// A copy of sleep(1) with another mode.
+pub fn sleep_with_mode(dir: &Path, mode: u32) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let (file, sleep) = (dir.join(format!("sleep-{mode:o}")), ok(Command::new("sh").args(["-c", "command -v sleep"])));
+    fs::copy(sleep.trim(), &file).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+    file
 }

@@ -114,7 +114,6 @@ impl Beginning {
             clock: 0,
             calls: 0,
             cpu_abroad_ns: 0,
-            memory_here: 0,
         };
         let mut beginning = Beginning { areas: layout().areas, pages: vec![(CODE, page)], threads: Vec::new(), start };
         beginning.add_thread(PID);
@@ -186,6 +185,7 @@ impl Visit {
             slot: SLOTS.fetch_add(1, Ordering::Relaxed),
             limits: stage.limits.clone(),
             refuse: None,
+            from: Vec::new(),
             shared: vec![("data".into(), stage.data().display().to_string())],
             holds: None,
         };

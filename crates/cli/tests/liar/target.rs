@@ -59,7 +59,10 @@ fn start_time(pid: u32) -> u64 {
 
 /// Lets the honest node move a process to a liar, up to the connection.
 pub fn connected(stage: Stage) -> (Stage, Child, Helper, Channel) {
-    let victim = sleeper();
+    connected_for(stage, sleeper())
+}
+
+fn connected_for(stage: Stage, victim: Child) -> (Stage, Child, Helper, Channel) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let order = DeputyOrder {
         pid: victim.id(),
@@ -74,6 +77,7 @@ pub fn connected(stage: Stage) -> (Stage, Child, Helper, Channel) {
         limits: stage.limits.clone(),
         shared: Vec::new(),
         holds: None,
+        release: false,
         whole_machine: false,
     };
     let mut command = Command::new(pando());
@@ -104,7 +108,12 @@ impl Taken {
     }
 
     pub fn on(stage: Stage) -> Self {
-        let (stage, victim, deputy, mut chan) = connected(stage);
+        Self::of(stage, sleeper())
+    }
+
+    /// With a process of the test's own.
+    pub fn of(stage: Stage, victim: Child) -> Self {
+        let (stage, victim, deputy, mut chan) = connected_for(stage, victim);
         let layout = prepared(&mut chan);
         chan.send(&Up::Prepared { post_copy: true }, &[]).unwrap();
         let (mut areas, mut thread) = (Vec::new(), None);
@@ -160,16 +169,26 @@ impl Taken {
     }
 
     pub fn send_call_of(&mut self, tid: i32, nr: i64, args: &[u64], inputs: &[(u64, &[u8])]) -> u64 {
-        self.seq += 1;
         let mut all = [0; 6];
         all[..args.len()].copy_from_slice(args);
         let spans = inputs.iter().map(|(a, b)| (*a, b.len() as u32)).collect();
         let body: Vec<u8> = inputs.iter().flat_map(|(_, b)| b.to_vec()).collect();
         let signals = if tid == self.tid() { self.context.signals } else { 0 };
-        self.say(
-            &Up::Call { tid, seq: self.seq, nr: nr as u64, args: all, inputs: spans, signals, resumes: false },
-            &body,
-        );
+        let seq = self.next_seq();
+        self.say(&Up::Call { tid, seq, nr: nr as u64, args: all, inputs: spans, signals, resumes: false }, &body);
+        seq
+    }
+
+    /// Makes the call again that the move broke off, as an honest guest begins.
+    pub fn resumed_call(&mut self) -> (u64, Up) {
+        let r = pando_kernel::ptrace::from_words(&self.context.registers).unwrap();
+        let (tid, seq, signals) = (self.tid(), self.next_seq(), self.context.signals);
+        let args = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
+        (seq, Up::Call { tid, seq, nr: r.orig_rax, args, inputs: Vec::new(), signals, resumes: true })
+    }
+
+    fn next_seq(&mut self) -> u64 {
+        self.seq += 1;
         self.seq
     }
 

@@ -82,7 +82,12 @@ fn take_in(order: GuestOrder, mut chan: Channel, link: &mut Link) -> Result<Opti
         return Err(protocol(format!("{who} offers a process in the name of {}", offer.home)));
     }
     Holds::new(order.holds.as_deref(), Side::Guest, offer.pid).at("connect");
-    if let Some(why) = order.refuse.clone().or_else(|| reason_to_decline(&offer)).map(|why| said(&why)) {
+    let stranger = || {
+        let takes = order.from.is_empty() || order.from.contains(&offer.home);
+        (!takes).then(|| format!("it takes no processes of {} ([guests] from)", offer.home))
+    };
+    let no = order.refuse.clone().or_else(stranger).or_else(|| reason_to_decline(&offer));
+    if let Some(why) = no.map(|why| said(&why)) {
         return decline(&offer, &mut chan, link, why);
     }
     let limit = Duration::from_millis(order.limits.prepare_ms);
@@ -417,7 +422,6 @@ impl Guest {
             return Err(GuestError::Protocol("a start without its first thread".into()));
         }
         (self.brk, self.deferred.lowest_break) = (start.brk, start.brk);
-        self.deferred.most = start.memory_here;
         self.seq = start.calls;
         self.cpu_before_ns = start.cpu_abroad_ns;
         self.paused = start.paused;

@@ -37,6 +37,7 @@ impl Memory for View<'_> {
 impl Guest {
     /// A new call of a thread is held.
     pub(super) fn on_call(&mut self, tid: i32, n: Notification) -> Result<()> {
+        self.read_is_over(tid)?;
         let by_vdso = (self.vdso.0..self.vdso.1).contains(&n.ip);
         let mut held = Held { id: n.id, nr: n.nr, args: n.args, stage: Stage::Pulling, by_vdso };
         let thread = &mut self.threads[tid];

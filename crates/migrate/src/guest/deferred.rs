@@ -2,12 +2,12 @@
 //! (docs/decisions/0018).
 //!
 //! They are those of which the result is certain at both sides: memory of the process's own that comes, goes, is cleared or protected.
-//! Home has said before how far that holds (`Start::memory_here`), and where it does not the call is forwarded.
+//! Home has said before how far that holds (`Down::MapAbroad`), and where it does not the call is forwarded.
 
-use super::{Guest, Held, Leaving, Result, Stage, at};
+use super::{Guest, GuestError, Held, Leaving, Result, Stage, at};
 use crate::area::Backing;
 use crate::layout::{HOLE_BYTES, HUGE, TOP};
-use crate::message::{MAX_MAP_CALLS, MapCall, OWN_MEMORY as OWN, OWN_MEMORY_AT_MOST as KINDS, Up};
+use crate::message::{MAX_AREAS, MAX_MAP_CALLS, MapCall, OWN_MEMORY as OWN, OWN_MEMORY_AT_MOST as KINDS, Up};
 use crate::restart;
 use pando_calls::Class;
 use pando_kernel::inject::{self, Call, call};
@@ -78,6 +78,16 @@ enum Way {
 }
 
 impl Guest {
+    /// From now on memory calls may be made here, but not where there are guards.
+    pub(super) fn may_map(&mut self, most: u64, guards: &[(u64, u64)]) -> Result<()> {
+        if guards.len() > MAX_AREAS || guards.iter().any(|&(start, end)| start >= end || end > TOP) {
+            return Err(GuestError::Protocol("guards that make no sense, or too many".into()));
+        }
+        guards.iter().for_each(|&(start, end)| self.own.remove(start, end));
+        self.deferred.most = most;
+        Ok(())
+    }
+
     /// Makes a memory call here if its result is certain. False: home has to.
     pub(super) fn make_here(&mut self, tid: i32, held: &Held) -> Result<bool> {
         if self.threads[tid].asks_home.take() == Some((held.nr, held.args)) {

@@ -14,6 +14,7 @@ mod fork;
 mod huge;
 mod leave;
 mod mirror;
+mod release;
 mod room;
 mod stops;
 mod thread;
@@ -339,6 +340,7 @@ impl Guest {
                 for tid in self.threads.which(|t| !t.stopped && !t.ending) {
                     self.interrupt(tid)?;
                 }
+                self.report_state();
                 Ok(())
             }
             Down::Resume => {
@@ -346,6 +348,7 @@ impl Guest {
                 for tid in self.threads.which(|t| t.stopped) {
                     self.go_on(tid)?;
                 }
+                self.report_state();
                 Ok(())
             }
             Down::Urgency(tid, policy, nice) => self.on_urgency(tid, policy, nice),
@@ -362,6 +365,8 @@ impl Guest {
                 self.deferred.most = 0;
                 Ok(())
             }
+            Down::MapAbroad(most, guards) => self.may_map(most, &guards),
+            Down::TakeOver(ranges) => self.take_over(&ranges),
             Down::End => Err(GuestError::Ended),
             Down::Ping => Ok(()),
             Down::Offer(_)
@@ -431,6 +436,7 @@ impl Guest {
             pid: self.offer.pid as u32,
             place: self.order.node.clone(),
             phase: self.leaving.phase().into(),
+            stopped: self.paused,
             calls,
             pulled,
             pushed,

@@ -80,10 +80,12 @@ impl Room {
     }
 }
 
-/// The limits that the kernel holds a guest's threads to: what it may make, and nothing locked into memory.
-pub(super) fn resource_limits(limits: &Limits) -> [(u32, u64, u64); 2] {
-    let threads = threads(limits) as u64 + SPARE_THREADS;
-    [(libc::RLIMIT_NPROC, threads, threads), (libc::RLIMIT_MEMLOCK, 0, 0)]
+/// The limits that the kernel holds a guest to: the threads that it may make, nothing locked into memory, the numbers of the files that it is given to read.
+pub(super) fn resource_limits(limits: &Limits) -> [(u32, u64, u64); 3] {
+    let (threads, numbers) = (threads(limits) as u64 + SPARE_THREADS, super::files::MOST_NUMBERS as u64);
+    let most = |most: u64| (most, most);
+    [(libc::RLIMIT_NPROC, most(threads)), (libc::RLIMIT_MEMLOCK, (0, 0)), (libc::RLIMIT_NOFILE, most(numbers))]
+        .map(|(r, (s, h))| (r, s, h))
 }
 
 fn threads(limits: &Limits) -> usize {

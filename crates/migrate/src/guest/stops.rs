@@ -12,6 +12,7 @@ pub(super) const FRAME_MASK: u64 = 304;
 
 impl Guest {
     pub(super) fn on_stop(&mut self, tid: i32, stop: Stop) -> Result<()> {
+        self.read_is_over(tid)?;
         let tracee = self.threads[tid].tracee;
         self.threads[tid].changing = None;
         match stop {
@@ -20,6 +21,7 @@ impl Guest {
             Stop::Event(_) if self.leaving.freezing() && fault_is_due(tracee.tid)? => at("continue", tracee.cont(0)),
             Stop::Event(_) => {
                 self.threads[tid].interrupting = false;
+                self.make_random_whole(tid)?;
                 if self.leaving.freezing() { self.stopped_for_good(tid) } else { self.go_on(tid) }
             }
             Stop::Signal(_) if self.leaving.freezing() => self.keep_signal(tid),
@@ -27,6 +29,18 @@ impl Guest {
             Stop::Other(libc::PTRACE_EVENT_CLONE) => Err(GuestError::Smuggled(format!("by {tid}"))),
             Stop::Other(_) => at("continue", tracee.cont(0)),
         }
+    }
+
+    /// A stop of ours ends getrandom(2) at the next page, as a signal would: it is made again, whole.
+    fn make_random_whole(&self, tid: i32) -> Result<()> {
+        let thread = &self.threads[tid];
+        let mut regs = at("registers", thread.tracee.registers())?;
+        let part = regs.orig_rax == libc::SYS_getrandom as u64 && regs.rax as i64 > 0 && regs.rax < regs.rsi;
+        if !part || !thread.undelivered.is_empty() {
+            return Ok(());
+        }
+        regs.rax = restart::NOINTR as u64;
+        at("registers", thread.tracee.set_registers(&regs))
     }
 
     fn stopped_for_good(&mut self, tid: i32) -> Result<()> {

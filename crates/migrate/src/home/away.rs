@@ -77,12 +77,15 @@ impl Deputy {
         if self.link_ready || self.link.raw().is_none() {
             self.link_ready = false;
             for command in self.commands() {
-                if let Command::Move { request, dest, reason } = command {
-                    self.on_wish(request, dest, reason)?;
+                match command {
+                    Command::Move { request, dest, reason } => self.on_wish(request, dest, reason)?,
+                    Command::Release => self.want_release(),
+                    Command::Evict { .. } => {}
                 }
             }
         }
         self.work_on_wish()?;
+        self.work_on_release()?;
         self.heartbeat()?;
         self.sleep()?;
         Ok(None)
@@ -170,6 +173,7 @@ impl Deputy {
                 Ok(())
             }
             Up::Mapped(calls) => self.on_mapped(&calls),
+            Up::Took(ranges) => self.on_took(&ranges),
             Up::Written(runs) => self.on_written(&runs, &body),
             Up::WantHome(reason) => self.come_home_for(&said(&reason)),
             Up::Ask(ask, fd, owners) => self.on_ask(ask, fd, owners),

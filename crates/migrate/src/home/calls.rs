@@ -65,11 +65,13 @@ impl Deputy {
         if signals != thread.signals {
             thread.starved = thread.starved.saturating_add(1);
             // A signal is on its way to the guest: its handler runs first, then the call is made again; one that has moved something ends.
-            let answer = match cut {
-                Some((_, _, done)) => Down::Reply { seq, ret: done as i64, outputs: Vec::new() },
-                None => Down::Interrupted { seq, code: restart::NOINTR },
+            let Some((_, _, done)) = cut else {
+                return self.tell(&Down::Interrupted { seq, code: restart::NOINTR }, &[]);
             };
-            return self.tell(&answer, &[]);
+            // Kept: a guest that is leaving may not hear it, and its part must not be transferred twice.
+            let ret = done as i64;
+            thread.last_reply = Some(Answered { seq, ret, broken_off: false, outputs: Vec::new() });
+            return self.tell(&Down::Reply { seq, ret, outputs: Vec::new() }, &[]);
         }
         if cut.is_some() {
             args[1] += done_before;
@@ -88,17 +90,7 @@ impl Deputy {
             Birth { context: *context, xstate, left: Vec::new(), claimed: Vec::new(), mask }
         });
         let birth = birth.filter(|_| nr == libc::SYS_clone as u64 && is_process(args[0])).map(Box::new);
-        let flight = Flight {
-            seq,
-            nr,
-            args,
-            outputs_max,
-            begun: false,
-            since: Instant::now(),
-            disturbed: false,
-            done_before,
-            birth,
-        };
+        let flight = Flight { birth, ..Flight::new(seq, nr, args, outputs_max, done_before) };
         self.threads[tid].flight = Some(flight);
         self.begin(tid)
     }
@@ -137,7 +129,7 @@ impl Deputy {
     pub(super) fn begin(&mut self, tid: i32) -> Result<()> {
         match self.threads[tid].state {
             // It came with the last of its guest: it is made natively.
-            State::Halted if self.returning && !self.released => self.call_interrupted(tid, restart::NOINTR),
+            State::Halted if self.returning && !self.released => self.call_never_made(tid),
             State::Halted => {
                 self.grow_stack(tid)?;
                 let births = self.threads[tid].flight.as_ref().is_some_and(|f| f.birth.is_some());

@@ -4,7 +4,7 @@
 use super::thread::State;
 use super::{Deputy, HomeError, Result, at};
 use crate::layout::{HOLE_BYTES, TOP};
-use crate::message::{Down, MAX_MAP_CALLS, MapCall, OWN_MEMORY as OWN, OWN_MEMORY_AT_MOST as KINDS};
+use crate::message::{Area, Down, MAX_AREAS, MAX_MAP_CALLS, MapCall, OWN_MEMORY as OWN, OWN_MEMORY_AT_MOST as KINDS};
 use pando_kernel::inject::{Call, TABLE_ENTRIES, call};
 use pando_kernel::limit::{Limit, limit};
 use pando_kernel::ptrace::Stop;
@@ -79,8 +79,27 @@ fn made_again(c: &mut Call) {
 }
 
 impl Deputy {
+    /// Now that the guest runs there is time to look for guards that the inspection came too early for (they do not show in the map): the
+    /// guest may make memory calls where there are none.
+    pub(super) fn let_map_abroad(&mut self, areas: &[Area]) -> Result<()> {
+        let most = self.memory_here();
+        if most == 0 {
+            return Ok(());
+        }
+        let mut guards = Vec::new();
+        for a in areas.iter().filter(|a| a.own) {
+            guards.extend(at("scan for guards", self.pagemap.guards(a.start, a.end))?);
+        }
+        if guards.len() > MAX_AREAS {
+            self.map_at_home = true;
+            return Ok(());
+        }
+        self.fixed.extend(&guards);
+        self.tell(&Down::MapAbroad(most, guards), &[])
+    }
+
     /// Most bytes that one memory call may add abroad before home has heard of it; 0 where home's kernel could say no.
-    pub(super) fn memory_here(&mut self) -> u64 {
+    fn memory_here(&mut self) -> u64 {
         let strict = sysctl("overcommit_memory").is_none_or(|mode| mode == 2);
         let few = sysctl("max_map_count").is_none_or(|count| count < MAX_MAP_COUNT);
         let changing = self.threads.iter().filter_map(|t| t.flight.as_ref()).any(|f| changes_limits(f.nr));

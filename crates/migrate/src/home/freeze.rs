@@ -5,7 +5,7 @@ use super::target::Prepared;
 use super::thread::{DeputyThread, Threads};
 use super::{Deputy, HomeError, Result, at, describe, target};
 use crate::control::{DeputyOrder, MoveRecord};
-use crate::layout::{HOLE_BYTES, SCRATCH, TABLE};
+use crate::layout::{HOLE_BYTES, SCRATCH};
 use crate::link::Link;
 use crate::message::{Area, Context, CpuTimers, MAX_THREADS};
 use crate::{inspect, restart};
@@ -15,7 +15,7 @@ use pando_kernel::pagemap::{Pagemap, Ranges};
 use pando_kernel::procfs::{self, Mapping};
 use pando_kernel::ptrace::{self, Registers, Stop};
 use pando_kernel::signal::SigInfo;
-use pando_kernel::{PAGE, poll, signal, vdso};
+use pando_kernel::{PAGE, poll, signal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
@@ -82,7 +82,7 @@ pub(super) fn first_move(order: DeputyOrder, mut link: Link, begun: Instant) -> 
     }
 }
 
-fn refuse(order: &DeputyOrder, obstacles: &[inspect::Obstacle]) -> Result<()> {
+pub(super) fn refuse(order: &DeputyOrder, obstacles: &[inspect::Obstacle]) -> Result<()> {
     if obstacles.is_empty() {
         return Ok(());
     }
@@ -100,10 +100,20 @@ fn check_owner(order: &DeputyOrder) -> Result<()> {
     let dumpable_owner =
         std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(format!("/proc/{pid}/maps")).map_err(|_| gone())?);
     let caller = order.caller_uid;
-    if caller != 0 && (status.uids[..3].iter().any(|&u| u != caller) || dumpable_owner != caller) {
-        return Err(HomeError::Refused(format!(
-            "process {pid} does not belong to uid {caller}: ask its owner or root"
-        )));
+    let uid = status.uids[0];
+    if caller == 0 {
+        return Ok(());
+    }
+    if status.uids.iter().any(|&u| u != uid) {
+        let several = inspect::of_several_users(order.pid, &status.uids);
+        return Err(HomeError::Refused(format!("{several}: only root may move it")));
+    }
+    if uid != caller {
+        let why = format!("process {pid} belongs to uid {uid}, not to uid {caller}: ask its owner or root");
+        return Err(HomeError::Refused(why));
+    }
+    if dumpable_owner != caller {
+        return refuse(order, &[inspect::closed()]);
     }
     Ok(())
 }
@@ -155,6 +165,7 @@ impl Deputy {
             brk: 0,
             fixed: Vec::new(),
             map_at_home: false,
+            releasing: Default::default(),
             timers: CpuTimers::default(),
             wish: None,
             files: super::files::Files::default(),
@@ -401,61 +412,13 @@ impl Deputy {
         self.read_thread_state(tid, &mut context)?;
         let signalled = caught.iter().any(|i| process.caught & signal::bit(signal::number(i)) != 0);
         context.undelivered = caught.iter().map(|i| i.to_vec()).collect();
-        let pending = at("status", procfs::status(tid))?.pending;
-        let quiet = pending & !stopped.mask == 0 && !signalled;
-        let regs = self.as_if_undisturbed(tid, registers, quiet);
+        // One that has come since the stop finds the call made again: it must not end it before it is abroad itself.
+        let regs = self.as_if_undisturbed(tid, registers, !signalled);
         context.registers = ptrace::to_words(&regs);
         let thread = &mut self.threads[tid];
         (thread.context, thread.xstate) = (Some(Box::new(context)), xstate);
         // A transfer that was cut short is a short one for a process that goes on without us.
         Ok(if thread.cut_short.is_some() { registers } else { regs })
-    }
-
-    /// A system call instruction that the process has already.
-    fn find_call(&mut self, maps: &[Mapping]) -> Result<()> {
-        let vdso =
-            maps.iter().find(|m| m.name == "[vdso]").ok_or_else(|| HomeError::Refused("it has no vDSO".into()))?;
-        let mut code = vec![0; (vdso.end - vdso.start) as usize];
-        self.memory.read(vdso.start, &mut code);
-        let offset =
-            vdso::syscall_offset(&code).ok_or_else(|| HomeError::Refused("its vDSO has no system call".into()))?;
-        self.syscall_ip = vdso.start + offset;
-        Ok(())
-    }
-
-    fn dig_hole(&mut self) -> Result<()> {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
-        let rw = (libc::PROT_READ | libc::PROT_WRITE) as u64;
-        let rx = (libc::PROT_READ | libc::PROT_EXEC) as u64;
-        let first = &self.threads[self.pid];
-        let step = |c: Call| -> Result<i64> { Ok(inject::step_call(first.tracee, &first.base, self.syscall_ip, &c)?) };
-        let got = step(call(libc::SYS_mmap, &[self.hole, HOLE_BYTES, rw, flags as u64, u64::MAX, 0]))?;
-        if got != self.hole as i64 {
-            let why = std::io::Error::from_raw_os_error(-got as i32);
-            return Err(HomeError::Refused(format!("process {} leaves no room for the engine: {why}", self.pid)));
-        }
-        step(call(libc::SYS_mprotect, &[self.hole, PAGE, rx]))?;
-        if self.memory.write(self.hole, &inject::CODE) != inject::CODE.len() {
-            return Err(HomeError::Kernel("write the injected code", std::io::Error::last_os_error()));
-        }
-        Ok(())
-    }
-
-    /// Runs calls in a halted thread of the deputy with its signals blocked. Its registers are left changed.
-    pub(super) fn inject(&self, tid: i32, calls: &[Call]) -> Result<Vec<i64>> {
-        let thread = &self.threads[tid];
-        let (code, table) = (self.hole, self.hole + TABLE);
-        Ok(inject::table_calls(thread.tracee, &self.memory, &thread.base, code, table, calls)?)
-    }
-
-    /// As `inject`, in a thread whose signals are not blocked yet.
-    pub(super) fn inject_quietly(&self, tid: i32, calls: &[Call]) -> Result<Vec<i64>> {
-        let tracee = self.threads[tid].tracee;
-        let mask = at("mask", tracee.signal_mask())?;
-        at("mask", tracee.set_signal_mask(inject::QUIET))?;
-        let results = self.inject(tid, calls);
-        at("mask", tracee.set_signal_mask(mask))?;
-        results
     }
 
     /// What all threads have in common: handlers, break, CPU timers.
@@ -543,7 +506,7 @@ impl Deputy {
         Ok(())
     }
 
-    /// Makes good what stopping did to a system call in progress. `quiet`: no handler is about to run.
+    /// Makes good what stopping did to a system call in progress. `quiet`: no signal came before the stop.
     fn as_if_undisturbed(&mut self, tid: i32, registers: Registers, quiet: bool) -> Registers {
         let mut r = registers;
         let nr = r.orig_rax;
@@ -559,19 +522,10 @@ impl Deputy {
         if quiet && result > 0 && self.is_cut_short(nr, &args, result) {
             self.threads[tid].cut_short = Some((nr, args, result as u64));
             r.rax = restart::NOINTR as u64;
+        } else if quiet && result > 0 && self.gives_the_same_again(nr, &args, result) {
+            r.rax = restart::NOINTR as u64;
         }
         r
-    }
-
-    /// Has a stop made a transfer short that blocks until all is through?
-    pub(super) fn is_cut_short(&self, nr: u64, args: &[u64; 6], result: i64) -> bool {
-        let transfers = [libc::SYS_write, libc::SYS_sendto, libc::SYS_recvfrom].contains(&(nr as i64));
-        let waits_for_all = nr as i64 != libc::SYS_recvfrom || args[3] as i32 & libc::MSG_WAITALL != 0;
-        transfers && waits_for_all && (result as u64) < args[2] && self.blocks(args[0] as i32)
-    }
-
-    fn blocks(&self, fd: i32) -> bool {
-        procfs::descriptor_flags(self.pid, fd).is_some_and(|f| f & libc::O_NONBLOCK == 0)
     }
 
     /// Before the commit: the process goes on as if nothing had been tried.

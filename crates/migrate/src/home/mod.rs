@@ -4,14 +4,17 @@ mod away;
 mod birth;
 mod calls;
 mod clocks;
+mod cut;
 mod deferred;
 mod escort;
 mod files;
 mod fork;
 mod freeze;
+mod hole;
 mod memory;
 mod offer;
 mod owners;
+mod release;
 mod resume;
 mod shared;
 mod signals;
@@ -107,6 +110,14 @@ pub(crate) struct Flight {
     pub birth: Option<Box<fork::Birth>>,
 }
 
+impl Flight {
+    /// One that has just come.
+    fn new(seq: u64, nr: u64, args: [u64; 6], outputs_max: Vec<pando_calls::Range>, done_before: u64) -> Self {
+        let (begun, disturbed, birth) = (false, false, None);
+        Flight { seq, nr, args, outputs_max, begun, since: Instant::now(), disturbed, done_before, birth }
+    }
+}
+
 /// An answer that home has given, in case it crosses with the guest's leaving.
 pub(crate) struct Answered {
     pub seq: u64,
@@ -188,6 +199,8 @@ pub(crate) struct Deputy {
     pub brk: u64,
     /// Memory of which only this kernel knows what may be done with it (see [`crate::inspect::Inspection`]).
     pub fixed: Vec<(u64, u64)>,
+    /// Home's copies of pages that the guest has are given back.
+    pub releasing: release::Releasing,
     /// The guest makes no memory calls by itself.
     pub map_at_home: bool,
     /// CPU timers, when all of the process is here.
@@ -300,6 +313,7 @@ impl Deputy {
             pid: self.order.pid,
             place: self.place(),
             phase: self.phase.into(),
+            stopped: self.job_stopped(),
             calls: self.calls,
             pulled: self.pulled,
             pushed: self.pushed,

@@ -2,7 +2,7 @@
 
 use super::offer::{areas_of, holds};
 use super::thread::State;
-use super::{Deputy, Flight, HomeError, Result, at};
+use super::{Deputy, HomeError, Result, at};
 use crate::control::{Destination, MoveRecord};
 use crate::layout::{HOLE_BYTES, SCRATCH};
 use crate::message::{Context, CpuTimers, Down, MAX_UNDELIVERED, MAX_XSTATE};
@@ -249,27 +249,6 @@ impl Deputy {
         let pending = procfs::status(tid).map_or(0, |s| s.pending);
         let set = context.undelivered.iter().fold(pending, |set, info| set | signal::bit(i32::from(info[0])));
         self.handlers.keys().any(|&n| set & !context.mask & signal::bit(n) != 0)
-    }
-
-    /// A freeze cut a blocking transfer short: the rest is transferred before the thread goes on by itself, however long that takes.
-    fn transfer_rest(&mut self, tid: i32, nr: u64, mut args: [u64; 6], done: u64) -> Result<()> {
-        args[1] += done;
-        args[2] -= done;
-        let outputs_max = self.outputs_max(tid, nr, args);
-        let flight = Flight {
-            seq: 0,
-            nr,
-            args,
-            outputs_max,
-            begun: false,
-            since: Instant::now(),
-            disturbed: false,
-            done_before: done,
-            birth: None,
-        };
-        self.threads[tid].flight = Some(flight);
-        self.threads[tid].halt();
-        self.begin(tid)
     }
 
     /// The kernel does not take what came from abroad.

@@ -30,6 +30,7 @@ impl Deputy {
                     thread.state = State::JobStopped;
                     if first {
                         self.tell(&Down::Pause, &[])?;
+                        self.report_state();
                     }
                 }
                 at("listen", self.threads[tid].tracee.listen())
@@ -49,6 +50,7 @@ impl Deputy {
             self.threads[tid].state = self.threads[tid].before_stop;
             if !self.job_stopped() {
                 self.tell(&Down::Resume, &[])?;
+                self.report_state();
             }
         }
         let wanted = self.wants_thread(tid);
@@ -68,14 +70,14 @@ impl Deputy {
     fn recalled(&mut self, tid: i32) -> Result<()> {
         let mut regs = at("registers", self.threads[tid].tracee.registers())?;
         let Some(flight) = self.threads[tid].flight.as_ref().filter(|f| f.begun) else {
-            return self.call_interrupted(tid, restart::NOINTR);
+            return self.call_never_made(tid);
         };
         if regs.rip == self.hole + inject::SINGLE_DONE {
             // It is complete, and the trap behind it waits behind this stop.
             return at("continue", self.threads[tid].tracee.cont(0));
         }
         if regs.rip != self.hole + inject::SINGLE_RETURN {
-            return self.call_interrupted(tid, restart::NOINTR);
+            return self.call_never_made(tid);
         }
         let (nr, mut args, done, elapsed) = (flight.nr, flight.args, flight.done_before, flight.since.elapsed());
         let quiet = self.threads[tid].context.as_ref().is_none_or(|c| c.undelivered.is_empty());
@@ -93,6 +95,9 @@ impl Deputy {
                 }
                 return self.call_interrupted(tid, restart::NOINTR);
             }
+        }
+        if quiet && result > 0 && self.gives_the_same_again(nr, &args, result) {
+            return self.call_interrupted(tid, restart::NOINTR);
         }
         if !restart::CODES.contains(&result) {
             return self.call_done(tid, result);

@@ -113,7 +113,6 @@ impl Deputy {
             clock: stopped_at.wrapping_add_signed(clock::ahead_of_us(self.pid).0),
             calls: self.last_seq,
             cpu_abroad_ns: self.cpu_by_node.values().sum(),
-            memory_here: self.memory_here(),
         };
         prepared.chan.send(&Down::Start(Box::new(start)), &[]).map_err(failed)?;
         holds(&self.order).at("send");
@@ -161,6 +160,13 @@ impl Deputy {
         if let Some(abroad) = &mut self.abroad {
             abroad.push = push.into();
         }
-        if huge.is_empty() { Ok(()) } else { self.tell(&Down::Huge(huge), &[]) }
+        if !huge.is_empty() {
+            self.tell(&Down::Huge(huge), &[])?;
+        }
+        self.releasing = Default::default();
+        if self.order.release {
+            self.want_release();
+        }
+        self.let_map_abroad(areas)
     }
 }

@@ -66,9 +66,30 @@ impl Events {
         kept.ring.iter().filter(visible).cloned().collect()
     }
 
+    /// How the process that was `pid` of `home` was lost, if it was, and `uid` may know.
+    pub fn loss(&self, home: &str, pid: u32, uid: u32) -> Option<String> {
+        let all = self.since(0, uid);
+        let lost =
+            all.iter().rev().find(|e| e.kind == "lost" && e.pid == Some(pid) && e.home.as_deref() == Some(home))?;
+        let reason = lost.reason.as_deref().unwrap_or(&lost.text);
+        let ago = ago(now_ms().saturating_sub(lost.time_ms) / 1000);
+        let at = lost.from.as_ref().map_or(String::new(), |node| format!(" at {node}"));
+        Some(format!("process {pid} was lost{at} {ago} ago: {reason} (`pando events` has what happened before)"))
+    }
+
     /// Tells the number of the latest.
     pub fn latest(&self) -> watch::Receiver<u64> {
         self.latest.subscribe()
+    }
+}
+
+/// A time in the largest unit of which it has two.
+fn ago(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} days", seconds / 86_400),
     }
 }
 

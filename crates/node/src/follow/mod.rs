@@ -8,10 +8,15 @@
 //!
 //! Where Pando chose the place (`best`), it also takes back a process that does little there but make calls that home answers.
 
+#[cfg(test)]
+mod tests;
 pub mod watch;
 
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// CPU time after which a process of whom that was asked goes nowhere.
+pub const NEVER: u64 = u64::MAX;
 /// Processes of one user that are followed at a time: no user can use up another's.
 const MAX_MEMBERS: usize = 16_384;
 /// Reasons why processes of one family could not move that are told apart.
@@ -24,11 +29,13 @@ const WINDOW_MS: u64 = 1500;
 const CALLS_A_SECOND: u64 = 1000;
 /// By how much longer one that was taken home for this stays there than one that came by itself.
 const WAITS_LONGER: u64 = 5;
-/// The most CPU time that a process must use between two attempts.
+/// The least CPU time that a process must use between two attempts, however soon the first one comes.
+const SHORTEST_MS: u64 = 100;
+/// The most.
 const LONGEST_MS: u64 = 30_000;
 
 /// Where somebody sent a process.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Aim {
     /// It is to stay at home, and so are its children.
     Home,
@@ -51,6 +58,8 @@ pub struct Placed {
     pub aim: Aim,
     /// As in [`Seen`].
     pub cpu_ms: u64,
+    /// CPU time that it and its children must use before they go; none: the configured one.
+    pub after_ms: Option<u64>,
     /// When, in the unit of `start_time`: its children from then on inherit the aim.
     pub since: u64,
 }
@@ -115,6 +124,7 @@ struct Member {
     parent: Option<u32>,
     /// The first one of its family, which was.
     family: u32,
+    after_ms: u64,
     /// CPU time when it began, came home or failed to move; and what it must use beyond that.
     used_ms: u64,
     needs_ms: u64,
@@ -122,6 +132,10 @@ struct Member {
     failed: u32,
     state: State,
     mark: Option<Mark>,
+    /// Placed since the last step, which may not have looked at it.
+    fresh: bool,
+    /// Pando has brought it home, since that is best for it: it does not go back for having been away.
+    settled: bool,
 }
 
 /// Since when a process is looked at abroad, and what it had done before.
@@ -157,7 +171,10 @@ impl Follow {
     /// Somebody placed a process (it has arrived, or was there already).
     pub fn placed(&mut self, p: Placed) {
         let full = || self.counts().get(&p.uid).is_some_and(|n| *n >= MAX_MEMBERS);
-        if self.after_ms == 0 || (!self.members.contains_key(&p.pid) && full()) {
+        // 0 in the configuration is never; who asks for 0 wants it at once.
+        let configured = (self.after_ms > 0).then_some(self.after_ms);
+        let Some(after_ms) = p.after_ms.or(configured) else { return };
+        if !self.members.contains_key(&p.pid) && full() {
             return;
         }
         self.refused.remove(&p.pid);
@@ -169,12 +186,15 @@ impl Follow {
             since: p.since,
             parent: None,
             family: p.pid,
+            after_ms,
             used_ms: p.cpu_ms,
-            needs_ms: self.after_ms,
+            needs_ms: after_ms,
             cpu_ms: p.cpu_ms,
             failed: 0,
             state,
             mark: None,
+            fresh: true,
+            settled: false,
         };
         self.members.insert(p.pid, member);
     }
@@ -183,7 +203,7 @@ impl Follow {
     pub fn redirect(&mut self, pids: &[u32], aim: &Aim) {
         for pid in pids {
             if let Some(member) = self.members.get_mut(pid) {
-                (member.aim, member.failed, member.needs_ms) = (aim.clone(), 0, self.after_ms);
+                (member.aim, member.failed, member.needs_ms) = (aim.clone(), 0, member.after_ms);
             }
         }
     }
@@ -191,6 +211,17 @@ impl Follow {
     /// Whether this very process is followed.
     pub fn knows(&self, pid: u32, start_time: u64) -> bool {
         self.members.get(&pid).is_some_and(|m| m.start_time == start_time)
+    }
+
+    /// Where somebody sent it, or the process under which it began.
+    pub fn aim(&self, pid: u32, start_time: u64) -> Option<Aim> {
+        self.members.get(&pid).filter(|m| m.start_time == start_time).map(|m| m.aim.clone())
+    }
+
+    /// All that were sent somewhere themselves: pid, start time, where to.
+    pub fn sent(&self) -> Vec<(u32, u64, Aim)> {
+        let sent = self.members.iter().filter(|(_, m)| m.parent.is_none());
+        sent.map(|(pid, m)| (*pid, m.start_time, m.aim.clone())).collect()
     }
 
     /// Those to look at, with all their descendants; by user.
@@ -205,6 +236,13 @@ impl Follow {
         let mut counts = BTreeMap::new();
         self.members.values().for_each(|m| *counts.entry(m.uid).or_default() += 1);
         counts
+    }
+
+    /// Nobody asked for it to be where it was, and it has been brought home by itself: it stays till it is sent again.
+    pub fn settle(&mut self, pid: u32) {
+        if let Some(member) = self.members.get_mut(&pid).filter(|m| m.aim == Aim::Best) {
+            (member.state, member.mark, member.settled) = (State::Home, None, true);
+        }
     }
 
     /// It is nobody's business any more.
@@ -245,7 +283,7 @@ impl Follow {
             }
         }
         let there: BTreeSet<u32> = seen.iter().map(|s| s.pid).collect();
-        self.members.retain(|pid, _| there.contains(pid));
+        self.members.retain(|pid, m| std::mem::take(&mut m.fresh) || there.contains(pid));
         let families: BTreeSet<u32> = self.members.values().map(|m| m.family).collect();
         self.refused.retain(|family, _| families.contains(family));
         due
@@ -262,12 +300,15 @@ impl Follow {
             since: s.start_time,
             parent: Some(s.parent),
             family: parent.family,
+            after_ms: parent.after_ms,
             used_ms: 0,
-            needs_ms: self.after_ms,
+            needs_ms: parent.after_ms,
             cpu_ms: s.cpu_ms,
             failed: 0,
             state: State::Home,
             mark: None,
+            fresh: false,
+            settled: false,
         })
     }
 
@@ -286,7 +327,7 @@ impl Follow {
             _ if !matches!(member.state, State::Going | State::Coming) => {}
             Ended::Went if member.state == State::Coming => {
                 // What it does is more likely to go on than to change.
-                member.needs_ms *= WAITS_LONGER;
+                member.needs_ms = member.needs_ms.saturating_mul(WAITS_LONGER);
                 member.rest();
             }
             // It is looked at once more.
@@ -302,7 +343,8 @@ impl Follow {
 
     /// For people: where a process is to go and when; none if it is not followed or where it should be.
     pub fn explain(&self, pid: u32, start_time: u64) -> Option<String> {
-        let m = self.members.get(&pid).filter(|m| m.start_time == start_time && m.state == State::Home)?;
+        let m =
+            self.members.get(&pid).filter(|m| m.start_time == start_time && m.state == State::Home && !m.settled)?;
         let aim = match &m.aim {
             Aim::Home => return None,
             Aim::Node(name) => format!("goes to {name}"),
@@ -312,7 +354,7 @@ impl Follow {
             return Some("stays here: it could not be moved several times".into());
         }
         let whom = m.parent.map_or("where it was sent".into(), |p| format!("like process {p}, under which it began"));
-        let left = (m.used_ms + m.needs_ms).saturating_sub(m.cpu_ms);
+        let left = m.used_ms.saturating_add(m.needs_ms).saturating_sub(m.cpu_ms);
         Some(format!("{aim}, {whom}, when it has used {left} ms more of CPU time"))
     }
 }
@@ -324,11 +366,11 @@ impl Member {
             State::Going | State::Coming => return None,
             State::Abroad if s.native => self.rest(),
             State::Abroad => return self.judge(now_ms, s),
-            State::Home if !s.native => self.state = State::Abroad,
+            State::Home if !s.native => (self.state, self.settled) = (State::Abroad, false),
             State::Home => {}
         }
-        let ready = self.state == State::Home && self.aim != Aim::Home && self.failed < MAX_FAILED;
-        if !ready || s.cpu_ms < self.used_ms + self.needs_ms {
+        let ready = self.state == State::Home && self.aim != Aim::Home && self.failed < MAX_FAILED && !self.settled;
+        if !ready || s.cpu_ms < self.used_ms.saturating_add(self.needs_ms) {
             return None;
         }
         self.state = State::Going;
@@ -380,169 +422,9 @@ impl Member {
     fn rest(&mut self) {
         (self.state, self.mark) = (State::Home, None);
         self.used_ms = self.cpu_ms;
-        self.needs_ms = (self.needs_ms * 2).min(LONGEST_MS);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn placed(pid: u32, aim: Aim) -> Placed {
-        Placed { pid, start_time: 1, uid: 7, aim, cpu_ms: 500, since: 10 }
-    }
-
-    fn seen(pid: u32, parent: u32, cpu_ms: u64, native: bool) -> Seen {
-        let start_time = if parent == 1 { 1 } else { 20 };
-        Seen { pid, start_time, parent, uid: Some(7), cpu_ms, native, calls: 0, cpu_abroad_ms: 0 }
-    }
-
-    fn n2() -> Aim {
-        Aim::Node("n2".into())
-    }
-
-    #[test]
-    fn a_grandchild_goes_where_the_family_is_once_it_has_computed() {
-        let mut f = Follow::new(100);
-        f.placed(placed(10, n2()));
-        let mut all = [seen(10, 1, 500, false), seen(11, 10, 0, true), seen(12, 11, 90, true)];
-        assert!(f.step(0, &all).is_empty());
-        assert!(f.explain(12, 20).unwrap().contains("10 ms more"), "{:?}", f.explain(12, 20));
-        all[2].cpu_ms = 100;
-        let due = f.step(0, &all);
-        assert_eq!(
-            due,
-            [Going { pid: 12, uid: 7, aim: n2(), why: "follows 11".into(), family: 10, back: false, returns: false }]
-        );
-        assert!(f.step(0, &all).is_empty(), "once");
-        f.ended(12, Ended::Went);
-        all[2].native = false;
-        assert!(f.step(0, &all).is_empty());
-        // Its parent has ended and it is another's child now: it keeps what it inherited.
-        (all[2].native, all[2].cpu_ms, all[2].parent) = (true, 150, 1);
-        assert!(f.step(0, &[all[0].clone(), all[2].clone()]).is_empty(), "it has just come home");
-        all[2].cpu_ms = 350;
-        assert_eq!(f.step(0, &[all[0].clone(), all[2].clone()]).len(), 1);
-    }
-
-    #[test]
-    fn who_was_there_before_belongs_to_another_or_is_under_one_at_home_stays() {
-        let mut f = Follow::new(100);
-        f.placed(placed(10, n2()));
-        let (mut older, mut other) = (seen(11, 10, 900, true), seen(12, 10, 900, true));
-        (older.start_time, other.uid) = (9, None);
-        assert!(f.step(0, &[seen(10, 1, 500, false), older, other]).is_empty());
-        f.placed(placed(10, Aim::Home));
-        assert!(f.step(0, &[seen(10, 1, 5_000, true), seen(13, 10, 900, true)]).is_empty());
-    }
-
-    #[test]
-    fn a_process_that_comes_home_by_itself_goes_back_ever_later() {
-        let mut f = Follow::new(100);
-        f.placed(placed(10, n2()));
-        assert!(f.step(0, &[seen(10, 1, 500, true)]).is_empty());
-        assert!(f.step(0, &[seen(10, 1, 699, true)]).is_empty());
-        assert_eq!(f.step(0, &[seen(10, 1, 700, true)])[0].why, "goes back");
-        f.ended(10, Ended::Went);
-        assert!(f.step(0, &[seen(10, 1, 1099, true)]).is_empty());
-        assert!(f.step(0, &[seen(10, 1, 1498, true)]).is_empty());
-        assert_eq!(f.step(0, &[seen(10, 1, 1499, true)]).len(), 1);
-    }
-
-    #[test]
-    fn one_that_can_not_move_is_left_in_peace() {
-        let mut f = Follow::new(100);
-        f.placed(placed(10, n2()));
-        let mut tries = 0;
-        for cpu in (500..1_000_000).step_by(50) {
-            for _ in f.step(0, &[seen(10, 1, cpu, true)]) {
-                tries += 1;
-                f.ended(10, Ended::Failed);
-            }
-        }
-        assert_eq!(tries, MAX_FAILED);
-        assert!(f.explain(10, 1).unwrap().contains("could not be moved"));
-    }
-
-    #[test]
-    fn a_pid_that_is_used_again_is_another_process() {
-        let mut f = Follow::new(100);
-        f.placed(placed(10, n2()));
-        let mut stranger = seen(10, 1, 9_000, true);
-        stranger.start_time = 77;
-        assert!(f.step(0, &[stranger]).is_empty());
-        assert!(f.pids().is_empty());
-        f.placed(placed(10, n2()));
-        assert!(f.step(0, &[]).is_empty());
-        assert!(f.pids().is_empty(), "it has ended");
-    }
-
-    #[test]
-    fn one_user_can_not_use_up_what_others_may_have() {
-        let mut f = Follow::new(100);
-        let of = |uid: u32, pid: u32| Placed { uid, ..placed(pid, n2()) };
-        f.placed(of(7, 1000));
-        f.placed(of(8, 10));
-        let child = Seen { uid: Some(8), ..seen(11, 10, 0, true) };
-        let mut all = vec![seen(1000, 1, 0, false)];
-        all.extend((0..MAX_MEMBERS as u32 + 5).map(|n| seen(2000 + n, 1000, 0, true)));
-        all.extend([seen(10, 1, 500, false), child]);
-        f.step(0, &all);
-        f.placed(of(7, 9));
-        assert_eq!((f.pids()[&7].len(), &f.pids()[&8][..]), (MAX_MEMBERS, &[10, 11][..]));
-        f.forget(11);
-        assert_eq!(f.pids()[&8], [10]);
-    }
-
-    #[test]
-    fn refusals_are_counted_by_family_and_reason() {
-        let mut f = Follow::new(100);
-        f.placed(placed(10, n2()));
-        f.placed(placed(20, n2()));
-        assert_eq!(f.refused(10, "it maps a device: 7f1a-7f2a (/dev/x)"), 1);
-        assert_eq!(f.refused(10, "it maps a device: 80-90 (/dev/x)"), 2);
-        assert_eq!(f.refused(10, "it is stopped"), 1);
-        assert_eq!(f.refused(20, "it is stopped"), 1);
-        (0..100).for_each(|n| assert!(f.refused(10, &"x".repeat(n)) > 0));
-        assert!(f.refused[&10].len() <= MAX_REASONS + 1);
-        f.step(0, &[seen(10, 1, 0, false), seen(11, 10, 0, true)]);
-        f.step(0, &[Seen { parent: 1, ..seen(11, 10, 0, true) }]);
-        assert_eq!(f.refused(10, "it is stopped"), 2, "the family lives on without its first one");
-        f.step(0, &[seen(20, 1, 0, false)]);
-        assert_eq!(f.refused(10, "it is stopped"), 1, "the family has ended");
-    }
-
-    /// Followed abroad for some time: calls and milliseconds of CPU time for each second. Whether it is taken home.
-    fn is_taken_home(aim: Aim, calls: u64, cpu_ms: u64) -> Option<Going> {
-        let mut follow = Follow::new(100);
-        follow.placed(placed(1, aim));
-        (0..100u64).find_map(|i| {
-            let second = i / 20;
-            let s = Seen { calls: calls * second, cpu_abroad_ms: cpu_ms * second, ..seen(1, 1, 500, false) };
-            follow.step(i * 50, &[s]).pop()
-        })
-    }
-
-    #[test]
-    fn what_mostly_waits_for_home_is_taken_there() {
-        let going = is_taken_home(Aim::Best, 6000, 100).unwrap();
-        assert!(going.returns && going.aim == Aim::Home, "{going:?}");
-        assert!(is_taken_home(Aim::Best, 6000, 900).is_none(), "it computes");
-        assert!(is_taken_home(Aim::Best, 300, 100).is_none(), "it sleeps");
-        assert!(is_taken_home(Aim::Node("n2".into()), 6000, 100).is_none(), "somebody wants it there");
-    }
-
-    #[test]
-    fn who_was_taken_home_leaves_later_each_time() {
-        let mut follow = Follow::new(100);
-        follow.placed(placed(1, Aim::Best));
-        let away = |calls| Seen { calls, ..seen(1, 1, 500, false) };
-        assert!(follow.step(0, &[away(0)]).is_empty());
-        let going = follow.step(2000, &[away(9000)]).pop().unwrap();
-        assert!(follow.still_goes(&going));
-        assert!(follow.step(2050, &[away(9000)]).is_empty(), "on its way");
-        follow.ended(1, Ended::Went);
-        assert!(follow.step(2100, &[seen(1, 1, 1499, true)]).is_empty());
-        assert!(!follow.step(2150, &[seen(1, 1, 1500, true)]).pop().unwrap().returns);
+        self.needs_ms = match self.after_ms {
+            NEVER => NEVER,
+            _ => (self.needs_ms * 2).clamp(SHORTEST_MS, LONGEST_MS),
+        };
     }
 }

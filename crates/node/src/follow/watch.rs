@@ -1,15 +1,17 @@
 //! Looks at the families of placed processes and has those moved that are due.
 
-use super::{Aim, Ended, Going, Placed, Seen};
+use super::{Aim, Ended, Going, NEVER, Placed, Seen};
+use crate::balancing::facts;
 use crate::choice;
 use crate::daemon::Node;
 use crate::moves;
 use crate::owner::{Caller, Facts, exists};
+use crate::processes::Known;
 use crate::sys;
 use crate::views::{Event, MoveRequest};
-use pando_kernel::procfs;
+use pando_balance::Children;
+use pando_kernel::procfs::{self, Stat};
 use std::collections::{BTreeSet, VecDeque};
-use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,15 +22,14 @@ const MAX_SEEN: usize = 16_384;
 
 /// Looks until the daemon ends.
 pub async fn keep(node: Arc<Node>) {
-    if node.config.follow.after_ms == 0 {
-        return;
-    }
     let begun = Instant::now();
     let mut ticks = tokio::time::interval(PERIOD);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        adopt(&node);
+        if node.config.follow.after_ms > 0 {
+            adopt(&node);
+        }
         let pids = node.follow().pids();
         if pids.is_empty() {
             continue;
@@ -42,24 +43,30 @@ pub async fn keep(node: Arc<Node>) {
     }
 }
 
-/// Those that a daemon before us placed: they are away, and we don't know them.
+/// Those that a daemon before us placed and wrote nothing down of: they are away, and we know of no move.
 fn adopt(node: &Node) {
     let me = node.name();
-    let away: Vec<(u32, u64, String)> = {
+    let away: Vec<(u32, u64, String, bool)> = {
         let table = node.table();
-        let mine = table.all().filter(|k| k.view.role == "home" && k.view.place != me && k.view.phase == "away");
-        mine.map(|k| (k.view.pid, k.start_time, k.view.place.clone())).collect()
+        let unknown = |k: &&Known| k.view.role == "home" && k.view.moves == 0;
+        let mine = table.all().filter(unknown).filter(|k| k.view.place != me && k.view.phase == "away");
+        mine.map(|k| (k.view.pid, k.start_time, k.view.place.clone(), k.view.run)).collect()
     };
-    for (pid, start_time, place) in away {
-        if !node.engine.is_moving(pid) && !node.follow().knows(pid, start_time) {
-            placed(node, pid, start_time, Aim::Node(place), true);
+    for (pid, start_time, place, run) in away {
+        let known = node.engine.is_moving(pid) || node.balancing.goes_to(&me, pid).is_some();
+        if !known && !node.follow().knows(pid, start_time) {
+            // That nothing was written down of a program that may be balanced means that it was on its way when the daemon crashed: most likely
+            // that was no user's wish, and to nail it down there would be for ever.
+            let aim = if run && node.config.balance.every_ms > 0 { Aim::Best } else { Aim::Node(place) };
+            let family = aim != Aim::Best;
+            placed(node, pid, start_time, aim, family);
         }
     }
 }
 
 /// Notes that a process was sent somewhere, with all that it has started (`family`) or with what it starts from now on.
 pub fn placed(node: &Node, pid: u32, start_time: u64, aim: Aim, family: bool) {
-    let (Some(stat), Ok(facts)) = (Stat::read(pid), Facts::read(pid)) else {
+    let (Some(stat), Ok(facts)) = (procfs::stat(pid as i32).filter(Stat::lives), Facts::read(pid)) else {
         return;
     };
     if stat.start_time == start_time {
@@ -67,8 +74,17 @@ pub fn placed(node: &Node, pid: u32, start_time: u64, aim: Aim, family: bool) {
             let under: Vec<u32> = look(node, vec![pid]).iter().map(|s| s.pid).filter(|p| *p != pid).collect();
             node.follow().redirect(&under, &aim);
         }
-        let (uid, cpu_ms, since) = (facts.uids[0], stat.cpu_ms, if family { 0 } else { sys::boot_ticks() });
-        node.follow().placed(Placed { pid, start_time, uid, aim, cpu_ms, since });
+        let cpu_ms = stat.cpu_ticks * sys::MS_A_TICK;
+        let (uid, since) = (facts.uids[0], if family { 0 } else { sys::boot_ticks() });
+        let after_ms = {
+            let table = node.table();
+            table.get(&table.local(pid)).and_then(|k| k.wish.children)
+        };
+        let after_ms = after_ms.map(|when| match when {
+            Children::Never => NEVER,
+            Children::After(ms) => ms,
+        });
+        node.follow().placed(Placed { pid, start_time, uid, aim, cpu_ms, after_ms, since });
     }
 }
 
@@ -78,10 +94,11 @@ fn look(node: &Node, pids: Vec<u32>) -> Vec<Seen> {
     let mut queue: VecDeque<u32> = pids.into();
     let mut seen = Vec::new();
     while let Some(pid) = queue.pop_front() {
-        let Some(stat) = Stat::read(pid) else { continue };
+        let Some(stat) = procfs::stat(pid as i32).filter(Stat::lives) else { continue };
         let known = node.follow().knows(pid, stat.start_time);
         let uid = if known { None } else { single_user(pid) };
-        let (start_time, parent, cpu_ms) = (stat.start_time, stat.parent, stat.cpu_ms);
+        let (start_time, parent, cpu_ms) =
+            (stat.start_time, stat.parent.unsigned_abs(), stat.cpu_ticks * sys::MS_A_TICK);
         let (calls, cpu_abroad_ms) = abroad(node, pid);
         let native = is_native(node, pid);
         seen.push(Seen { pid, start_time, parent, uid, cpu_ms, native, calls, cpu_abroad_ms });
@@ -115,34 +132,16 @@ fn single_user(pid: u32) -> Option<u32> {
     uids.iter().all(|u| *u == uids[0]).then_some(uids[0])
 }
 
-/// The part of `/proc/PID/stat` that is needed here.
-struct Stat {
-    parent: u32,
-    start_time: u64,
-    cpu_ms: u64,
-}
-
-impl Stat {
-    /// None for one that has ended.
-    fn read(pid: u32) -> Option<Stat> {
-        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
-        let number = |i: usize| fields.get(i)?.parse::<u64>().ok();
-        let alive = !matches!(*fields.first()?, "Z" | "X");
-        let ticks = number(11)? + number(12)?;
-        let stat = Stat { parent: number(1)? as u32, start_time: number(19)?, cpu_ms: ticks * sys::MS_A_TICK };
-        alive.then_some(stat)
-    }
-}
-
 async fn go(node: &Arc<Node>, going: Going) {
-    let nodes = node.membership().nodes();
+    let process = facts::about(node, going.pid);
     let dest = match &going.aim {
         Aim::Home => going.returns.then(|| node.name()),
+        // Its user wants it there, but whoever has that node does not just now.
+        Aim::Node(name) if going.back => Some(name.clone()).filter(|name| is_open(node, name)),
         Aim::Node(name) => Some(name.clone()),
         // It was away for that reason; who follows goes only where there is more room than at home.
-        Aim::Best if going.back => choice::best(&nodes, &node.name()).ok().map(|(name, _)| name),
-        Aim::Best => choice::better(&nodes, &node.name()),
+        Aim::Best if going.back => choice::best(node, &node.name(), &process, true).ok().map(|(name, _)| name),
+        Aim::Best => choice::better(node, &process),
     };
     let Some(dest) = dest else {
         return node.follow().ended(going.pid, Ended::NotNow);
@@ -162,6 +161,10 @@ async fn go(node: &Arc<Node>, going: Going) {
     }
     let how = if result.is_ok() { Ended::Went } else { Ended::Failed };
     node.follow().ended(going.pid, how);
+}
+
+fn is_open(node: &Node, name: &str) -> bool {
+    node.cluster.nodes().iter().any(|n| n.name == *name && !["drained", "owner"].contains(&n.standing.as_str()))
 }
 
 /// That it did not go, unless as much has been said of its family often enough.

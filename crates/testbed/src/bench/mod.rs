@@ -1,5 +1,7 @@
-//! `pando bench move`: how fast moving is, with the limit beside each figure, all in one run on a testbed of two.
+//! `pando bench`. `move` and `files`: how fast moving is, with the limit beside each figure, all in one run on a testbed of two. `balance`:
+//! how well nodes spread work, beside the best possible ([`balance`]).
 
+pub mod balance;
 mod build;
 mod criu;
 pub mod files;
@@ -57,6 +59,15 @@ pub struct Figures {
 /// Sizes in megabytes, threads, and rounds.
 const SIZES: [(usize, usize, usize); 4] = [(1, 1, 50), (100, 1, 25), (1024, 1, 10), (100, 8, 25)];
 
+/// Which benchmark.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Bench {
+    /// How fast moving is.
+    Move(Wanted),
+    /// How well work is spread.
+    Balance(balance::Wanted),
+}
+
 /// What is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
@@ -69,10 +80,17 @@ pub struct Wanted {
 }
 
 /// Runs it; the exit status.
-pub fn run(wanted: &Wanted) -> Result<i32> {
+pub fn run(bench: &Bench) -> Result<i32> {
+    match bench {
+        Bench::Move(wanted) => of_moves(wanted),
+        Bench::Balance(wanted) => balance::run(wanted),
+    }
+}
+
+fn of_moves(wanted: &Wanted) -> Result<i32> {
     sys::catch_interrupts();
     let name = format!("bench-{}", std::process::id());
-    let shape = Shape { nodes: 2, ..Shape::default() };
+    let shape = Shape { nodes: 2, still: true, ..Shape::default() };
     let figures = up::up(&name, shape, true, None).and_then(|plan| all(&plan, wanted));
     sys::clear_interrupt();
     let gone = down::down(&name);

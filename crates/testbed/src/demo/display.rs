@@ -51,9 +51,9 @@ impl Display {
         }
         self.drawn = Some(Instant::now());
         let what = match act {
-            Act::Spread => "spreading over the nodes",
-            Act::Recall => "coming home",
-            Act::Again => "spreading again",
+            Act::Spread => "the nodes spread the programs",
+            Act::Drain => "n2 is being drained",
+            Act::Again => "n2 is used again",
         };
         let mut lines = vec![format!("{:5.1} s  {what}", at.as_secs_f64()), String::new()];
         lines.extend(picture(nodes, &pieces.iter().map(|p| (p.name, p.state())).collect::<Vec<_>>()));
@@ -83,19 +83,15 @@ impl Display {
     }
 }
 
-/// Where a program is; where it is going; whether it has ended.
-pub type State = (usize, Option<usize>, bool);
+/// Where a program is; whether it is being moved; whether it has ended.
+pub type State = (usize, bool, bool);
 
-/// One line per node with the programs there; a moving one has an arrow to where it goes.
+/// One line per node with the programs there; one that is being moved has an arrow.
 fn picture(nodes: &[String], pieces: &[(&str, State)]) -> Vec<String> {
     let line = |(i, name): (usize, &String)| {
         let here = pieces.iter().filter(|(_, (place, _, ended))| *place == i && !ended);
-        let words: Vec<String> = here
-            .map(|(name, (_, moving, _))| match moving {
-                Some(to) => format!("{name}->{}", nodes[*to]),
-                None => name.to_string(),
-            })
-            .collect();
+        let words: Vec<String> =
+            here.map(|(name, (_, moving, _))| if *moving { format!("{name}->") } else { name.to_string() }).collect();
         format!("  {name:<5} {:<5} {}", "#".repeat(words.len().min(5)), words.join("  "))
     };
     nodes.iter().enumerate().map(line).collect()
@@ -125,9 +121,9 @@ mod tests {
     #[test]
     fn the_picture() {
         let nodes = ["n1".to_string(), "n2".to_string()];
-        let pieces = [("gzip", (0, Some(1), false)), ("awk", (1, None, false)), ("bc", (1, None, true))];
+        let pieces = [("gzip", (0, true, false)), ("awk", (1, false, false)), ("bc", (1, false, true))];
         let lines = picture(&nodes, &pieces);
-        assert_eq!(lines[0].trim_end(), "  n1    #     gzip->n2");
+        assert_eq!(lines[0].trim_end(), "  n1    #     gzip->");
         assert_eq!(lines[1].trim_end(), "  n2    #     awk");
         assert_eq!(cut("a\u{1b}bcd", 4), "abc");
     }

@@ -1,21 +1,21 @@
-//! `pando demo`: real programs start at one node, spread over several, are recalled and move again, and nobody can
-//! tell from their output.
+//! `pando demo`: real programs start at one node, the nodes spread them by themselves, one node is drained and used again, and nobody
+//! can tell from their output.
 
 mod display;
 mod live;
 mod programs;
 pub mod report;
-mod rule;
 mod run;
 
 use crate::args::Demo;
 use crate::error::{Context, Error, Result};
 use crate::place::{Plan, Shape};
+use crate::scratch::Scratch;
 use crate::{down, place, processes, sys, up};
 use display::Display;
 use live::Live;
 use programs::Data;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The same data on every machine and every day.
@@ -28,7 +28,9 @@ pub fn run(wish: &Demo) -> Result<i32> {
     let name = format!("demo-{}", std::process::id());
     let scratch = Scratch::make(&name)?;
     let mut display = Display::new(wish.json);
-    let outcome = up::up(&name, Shape { nodes: wish.nodes, ..Shape::default() }, true, Some(&scratch.0))
+    // Together the nodes have what this machine has.
+    let counts_on = Some(machine_cpus() as f64 / wish.nodes as f64);
+    let outcome = up::up(&name, Shape { nodes: wish.nodes, counts_on, ..Shape::default() }, true, Some(&scratch.0))
         .and_then(|plan| on(&plan, wish, &scratch.0, &mut display));
     sys::clear_interrupt();
     let gone = down::down(&name);
@@ -43,7 +45,7 @@ pub fn run(wish: &Demo) -> Result<i32> {
 }
 
 fn on(plan: &Plan, wish: &Demo, dir: &Path, display: &mut Display) -> Result<report::Report> {
-    let cpus = std::thread::available_parallelism().map_or(2, |n| n.get());
+    let cpus = machine_cpus();
     for sub in ["moved", "unmoved"] {
         let sub = dir.join(sub);
         std::fs::create_dir(&sub).at("create", &sub)?;
@@ -59,9 +61,11 @@ fn on(plan: &Plan, wish: &Demo, dir: &Path, display: &mut Display) -> Result<rep
     let unmoved = run::unmoved(&programs, &data, &dir.join("unmoved"), cpus)?;
     // How long the moved run will last, on this machine as busy as it is now.
     let expected = start.elapsed();
-    display.line("now the same at n1, free to move");
+    let options = options(plan);
+    display.line(&format!("now the same at n1, each by `{}`", [&["pando", "run"], options].concat().join(" ")));
     let start = Instant::now();
-    let mut live = Live::start(plan, &programs, &data, expected, std::mem::replace(display, Display::new(wish.json)))?;
+    let display = std::mem::replace(display, Display::new(wish.json));
+    let mut live = Live::start(plan, &programs, &data, expected, options, display)?;
     let outcome = live.run(expected * 6 + Duration::from_secs(20));
     let took = start.elapsed().as_secs_f64();
     // A program that never ends is a finding, not a reason to say nothing about the others.
@@ -75,6 +79,24 @@ fn on(plan: &Plan, wish: &Demo, dir: &Path, display: &mut Display) -> Result<rep
     Ok(report::report(rows, &live.pieces, wish.nodes, plan.user_namespace, took))
 }
 
+fn machine_cpus() -> usize {
+    std::thread::available_parallelism().map_or(2, |n| n.get())
+}
+
+/// How programs are started. Where no control groups can be had, all nodes see the whole machine's load as theirs, and the balancer finds no
+/// place better than another: each is sent to the best node when it begins.
+fn options(plan: &Plan) -> &'static [&'static str] {
+    match plan.cgroups.is_empty() {
+        false => &[],
+        true => {
+            eprintln!(
+                "pando demo: no control groups can be had here, so nodes can't tell whose load is whose; programs are sent out as they begin"
+            );
+            &["-b"]
+        }
+    }
+}
+
 /// Takes away what demos left whose process was killed.
 fn clear_remains() {
     for name in place::existing() {
@@ -84,22 +106,5 @@ fn clear_remains() {
         {
             eprintln!("pando demo: what an earlier demo left could not be taken away: {e}");
         }
-    }
-}
-
-/// A directory for data and outputs, gone at the end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn make(name: &str) -> Result<Scratch> {
-        let dir = std::env::temp_dir().join(format!("pando-{name}"));
-        std::fs::create_dir(&dir).at("create", &dir)?;
-        Ok(Scratch(dir))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
     }
 }

@@ -49,7 +49,7 @@ pub struct Row {
     pub same: bool,
     /// How it ended, unless well.
     pub failed: Option<String>,
-    /// The latest reason why a move did not happen.
+    /// What was last said about it when it did not move.
     pub refused: Option<String>,
 }
 
@@ -62,7 +62,7 @@ pub fn median(values: &mut [u64]) -> Option<u64> {
 /// The row of a program.
 pub fn row(program: &Program, piece: &Piece, unmoved_cpu_ms: u64, dir: &Path) -> Result<Row> {
     let (there, here) = (dir.join("moved"), dir.join("unmoved"));
-    let mut freezes: Vec<u64> = piece.moves().iter().map(|m| m.freeze_us).collect();
+    let mut freezes: Vec<u64> = piece.moves.iter().map(|m| m.freeze_us).collect();
     let mut cpu_ms = piece.away_ms.clone();
     let end = piece.end();
     cpu_ms.insert("n1".into(), end.map_or(0, |e| e.cpu.as_millis() as u64));
@@ -91,7 +91,7 @@ pub fn row(program: &Program, piece: &Piece, unmoved_cpu_ms: u64, dir: &Path) ->
 
 /// All together.
 pub fn report(rows: Vec<Row>, pieces: &[Piece], nodes: usize, user_namespace: bool, moved_run_s: f64) -> Report {
-    let mut freezes: Vec<u64> = pieces.iter().flat_map(|p| p.moves()).map(|m| m.freeze_us).collect();
+    let mut freezes: Vec<u64> = pieces.iter().flat_map(|p| &p.moves).map(|m| m.freeze_us).collect();
     let all_well = rows.iter().all(|r| r.same && r.failed.is_none());
     Report {
         ok: all_well && !freezes.is_empty(),

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 /// A program that was started. It is killed when this is dropped before its end.
 pub struct Running {
-    /// Its pid.
-    pub pid: u32,
-    /// When it was started.
-    pub started: Instant,
+    /// Our child: the program itself, or the `pando run` that started it.
+    child: u32,
+    /// The program's pid, once it is known.
+    program: Option<u32>,
     /// How it ended.
     pub end: Option<End>,
 }
@@ -29,20 +29,35 @@ pub struct End {
 }
 
 impl Running {
-    /// Starts `program` with its output in `dir`, at a node or just so.
-    pub fn start(program: &Program, data: &Data, dir: &Path, node: Option<(Entry, Environment)>) -> Result<Running> {
-        let mut command = Command::new(&program.path);
+    /// Starts `program` with its output in `dir`: by `pando run` at a node, or just so.
+    pub fn start(program: &Program, data: &Data, dir: &Path, node: Option<Start>) -> Result<Running> {
+        let mut command = match &node {
+            None => Command::new(&program.path),
+            Some(start) => {
+                let mut command = Command::new(&start.pando);
+                command.arg("run").args(start.options).arg(&program.path);
+                command
+            }
+        };
         command.args(program.args(data)).stdin(program.input(dir)?);
         command.stdout(File::create(output(program, dir)).at("create", &output(program, dir))?);
         let complaints = complaints(program, dir);
         command.stderr(File::create(&complaints).at("create", &complaints)?);
         command.env("LC_ALL", "C").env("TMPDIR", dir).env("BC_LINE_LENGTH", "0").current_dir(dir);
-        if let Some((entry, environment)) = node {
-            command.envs(environment);
-            entry.attach(&mut command);
+        let by_pando = node.is_some();
+        if let Some(start) = node {
+            command.envs(start.environment);
+            start.entry.attach(&mut command);
         }
-        let child = command.spawn().at("start", &program.path)?;
-        Ok(Running { pid: child.id(), started: Instant::now(), end: None })
+        let child = command.spawn().at("start", &program.path)?.id();
+        Ok(Running { child, program: (!by_pando).then_some(child), end: None })
+    }
+
+    /// The program's pid, if it has begun.
+    pub fn pid(&mut self) -> Option<u32> {
+        let first = || pando_kernel::procfs::children(self.child as i32).first().map(|pid| pid.unsigned_abs());
+        self.program = self.program.or_else(first);
+        self.program
     }
 
     /// Looks whether it has ended.
@@ -52,9 +67,9 @@ impl Running {
             // SAFETY: rusage is plain data; both places outlive the call; the pid is our child, not reaped yet.
             let (got, usage) = unsafe {
                 let mut usage = std::mem::zeroed::<libc::rusage>();
-                (libc::wait4(self.pid as i32, &mut status, libc::WNOHANG, &mut usage), usage)
+                (libc::wait4(self.child as i32, &mut status, libc::WNOHANG, &mut usage), usage)
             };
-            if got == self.pid as i32 {
+            if got == self.child as i32 {
                 let cpu = time(usage.ru_utime) + time(usage.ru_stime);
                 self.end = Some(End { status, cpu });
             }
@@ -79,7 +94,10 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if self.end.is_none() {
-            drop(sys::kill(self.pid, libc::SIGKILL));
+            // `pando run` can't pass this signal on.
+            for pid in self.pid().into_iter().chain([self.child]) {
+                drop(sys::kill(pid, libc::SIGKILL));
+            }
             for _ in 0..500 {
                 if self.look().is_some() {
                     return;
@@ -90,8 +108,17 @@ impl Drop for Running {
     }
 }
 
-/// Environment variables.
-pub type Environment = Vec<(&'static str, std::ffi::OsString)>;
+/// How a program is started at a node.
+pub struct Start {
+    /// The way in.
+    pub entry: Entry,
+    /// Environment variables of the node.
+    pub environment: Vec<(&'static str, std::ffi::OsString)>,
+    /// The program `pando`.
+    pub pando: PathBuf,
+    /// Options of `pando run`.
+    pub options: &'static [&'static str],
+}
 
 fn time(t: libc::timeval) -> Duration {
     Duration::from_secs(t.tv_sec as u64) + Duration::from_micros(t.tv_usec as u64)

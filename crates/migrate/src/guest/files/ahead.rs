@@ -1,7 +1,7 @@
 //! How much of a file is fetched for a read, and ahead of the next ones. Pure.
 
 /// The first window of a reader that reads one byte after the other, and the least one ...
-const FIRST: u64 = 256 << 10;
+pub(crate) const FIRST: u64 = 256 << 10;
 /// ... and the largest.
 pub(crate) const LARGEST: u64 = 4 << 20;
 /// A file of at most this is fetched whole after a few reads here and there.
@@ -44,7 +44,7 @@ impl Ahead {
         }
         if self.edge < to.saturating_add(self.window / 2) {
             self.window = (self.window * 2).clamp(FIRST, LARGEST);
-            self.edge = to.saturating_add(self.window);
+            self.edge = to.saturating_add(self.window).min(u64::MAX - FIRST).next_multiple_of(FIRST);
         }
         (from / PAGE * PAGE, self.edge.min(size).max(to))
     }
@@ -63,7 +63,9 @@ mod tests {
             let (from, to) = (i * 131_072, (i + 1) * 131_072);
             edges.push(ahead.want(from, to, size).1 - to);
         }
-        assert_eq!((edges[0], edges.iter().max()), (FIRST, Some(&LARGEST)));
+        assert_eq!((edges[0], edges.iter().max()), (FIRST + 131_072, Some(&(LARGEST + 131_072))));
+        // What is fetched lies in blocks.
+        assert!((0..edges.len() as u64).all(|i| (edges[i as usize] + (i + 1) * 131_072).is_multiple_of(FIRST)));
         // It is moved on before it is used up.
         assert!(edges[200..].iter().all(|&e| e >= LARGEST / 2 - 131_072), "{edges:?}");
     }
@@ -87,7 +89,9 @@ mod tests {
                 let to = (from + u64::from(len)).min(size);
                 at = to;
                 let (start, end) = ahead.want(from, to, size);
-                assert!(start <= from && to <= end && end <= size && end - start <= SMALL.max(LARGEST + 70_000));
+                assert!(
+                    start <= from && to <= end && end <= size && end - start <= SMALL.max(LARGEST + FIRST + 70_000)
+                );
             }
         });
     }

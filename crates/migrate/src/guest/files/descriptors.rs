@@ -100,6 +100,16 @@ impl Descriptors {
         self.descriptions.get_mut(self.all.get(&fd)?)
     }
 
+    /// The description that this number means: no other one ever has that name.
+    pub fn key(&self, fd: i32) -> Option<u64> {
+        self.all.get(&fd).copied()
+    }
+
+    /// Is this description known?
+    pub fn has(&self, description: u64) -> bool {
+        self.descriptions.contains_key(&description)
+    }
+
     /// Is some descriptor of this file left?
     pub fn has_file(&self, id: u64) -> bool {
         self.descriptions.values().any(|d| d.file == Some(id))

@@ -7,15 +7,18 @@ mod descriptors;
 mod direct;
 mod effect;
 mod grant;
+mod native;
 mod reads;
 mod store;
 
-use super::{Guest, GuestError, Held, Result, Stage};
+use super::{Guest, GuestError, Held, Result, Stage, at};
 use crate::message::{File, MAX_FETCH, MAX_FILES, MAX_NUMBERS, Up};
 use descriptors::Descriptors;
 pub(super) use direct::Direct;
 use effect::Effect;
 use grant::Grant;
+pub(super) use native::MOST_NUMBERS;
+use native::Native;
 use pando_kernel::clock;
 use std::collections::{BTreeMap, VecDeque};
 use store::Store;
@@ -44,6 +47,7 @@ pub(crate) struct Files {
     grant: Grant,
     descriptors: Descriptors,
     granted: BTreeMap<u64, Granted>,
+    native: Native,
     /// Those that are on a file system of this node.
     pub direct: Direct,
     /// Questions on their way: when they were sent.
@@ -64,6 +68,7 @@ impl Default for Files {
             grant: Grant::default(),
             descriptors: Descriptors::default(),
             granted: BTreeMap::new(),
+            native: Native::default(),
             direct: Direct::default(),
             asks: BTreeMap::new(),
             calls: BTreeMap::new(),
@@ -140,6 +145,7 @@ impl Guest {
     /// They are home's word only in their turn: a `Forget` that came before them may still wait.
     pub(super) fn keep_file_data(&mut self, id: u64, offset: u64, bytes: Vec<u8>) -> Result<()> {
         let files = &mut self.files;
+        let size = files.granted.get(&id).map_or(0, |g| g.size);
         let next = files.granted.get_mut(&id).and_then(|g| g.fetches.front_mut());
         let asked = next.as_ref().is_some_and(|n| n.0 == offset && offset + bytes.len() as u64 <= n.1);
         let Some(next) = next.filter(|_| asked && !bytes.is_empty() && bytes.len() <= MOST) else {
@@ -153,7 +159,7 @@ impl Guest {
         if at == end {
             files.granted.get_mut(&id).and_then(|g| g.fetches.pop_front());
         }
-        files.store.insert(id, offset, bytes);
+        files.store.insert(id, size, offset, bytes);
         files.news = true;
         Ok(())
     }
@@ -281,6 +287,8 @@ impl Guest {
         let idle: Vec<u64> = self.files.granted.iter().filter(|(_, g)| idle(g)).map(|(id, _)| *id).collect();
         self.tell_positions()?;
         idle.into_iter().try_for_each(|id| self.release(id))?;
+        let files = &mut self.files;
+        files.native.keep(|description| files.descriptors.has(description));
         let stored = self.files.store.bytes();
         if stored > 0 {
             self.files.store.set_budget(budget::budget(stored));

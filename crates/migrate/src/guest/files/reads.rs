@@ -1,7 +1,7 @@
 //! Reads and seeks that are answered here.
 
 use super::Granted;
-use super::ahead::LARGEST;
+use super::ahead::{FIRST, LARGEST};
 use super::description::{Choice, Place};
 use crate::area::Backing;
 use crate::guest::faults::CLUSTER;
@@ -15,9 +15,9 @@ const LONGEST: u64 = 1 << 20;
 const BUFFERS: u64 = 64;
 
 /// A read: of this descriptor, to here, from there or from where it stands.
-struct Wanted {
-    fd: i32,
-    buffers: Vec<(u64, u64)>,
+pub(super) struct Wanted {
+    pub fd: i32,
+    pub buffers: Vec<(u64, u64)>,
     offset: Option<u64>,
 }
 
@@ -58,7 +58,7 @@ impl Guest {
             self.seek_here(held)?
         } else {
             match self.wanted(held) {
-                Some(wanted) => self.serve(held, &wanted)?,
+                Some(wanted) => self.serve(tid, held, &wanted)?,
                 None => Done::Not,
             }
         };
@@ -105,7 +105,7 @@ impl Guest {
         plain.then_some(Wanted { fd: a[0] as i32, buffers, offset })
     }
 
-    fn serve(&mut self, held: &Held, wanted: &Wanted) -> Result<Done> {
+    fn serve(&mut self, tid: i32, held: &Held, wanted: &Wanted) -> Result<Done> {
         let now = clock::boottime_ns();
         let slow = self.files.grant.is_slow(now);
         if slow && !self.files.direct.is_on() || self.files.lets_go() {
@@ -139,7 +139,15 @@ impl Guest {
             if !self.files.store.missing(id, from, to).is_empty() {
                 return Ok(Done::Waits);
             }
-            let present = self.make_present(&wanted.buffers)?;
+            let known = self.body.full_uffd && self.files.native.knows(tid, &wanted.buffers);
+            let mut present = if known { Done::Answered } else { self.make_present(&wanted.buffers)? };
+            if present == Done::Answered && self.read_natively(tid, held, wanted, (id, from, to))? {
+                self.count_read(wanted, from, to);
+                return Ok(Done::Answered);
+            }
+            if known {
+                present = self.make_present(&wanted.buffers)?;
+            }
             if present != Done::Answered {
                 return Ok(present);
             }
@@ -153,12 +161,16 @@ impl Guest {
 
     /// The bytes are where the program wants them.
     fn served(&mut self, held: &Held, wanted: &Wanted, from: u64, to: u64) -> Result<Done> {
+        self.count_read(wanted, from, to);
+        self.answer(held.id, (to - from) as i64)?;
+        Ok(Done::Answered)
+    }
+
+    fn count_read(&mut self, wanted: &Wanted, from: u64, to: u64) {
         self.files.served += to - from;
         if let Some(d) = self.files.descriptors.get_mut(wanted.fd).filter(|_| wanted.offset.is_none()) {
             d.moved(to);
         }
-        self.answer(held.id, (to - from) as i64)?;
-        Ok(Done::Answered)
     }
 
     /// The same from a file that is on a file system of this node.
@@ -265,4 +277,4 @@ impl Guest {
     }
 }
 
-const _: () = assert!(LONGEST + LARGEST < crate::message::MAX_FETCH);
+const _: () = assert!(LONGEST + LARGEST + FIRST < crate::message::MAX_FETCH);

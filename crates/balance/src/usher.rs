@@ -1,0 +1,72 @@
+//! Memory ushering: before a node swaps, a process goes to where it fits, whatever that does to the balance of CPUs
+//! (Barak and Braverman, 1998).
+
+use crate::cost::rate_of;
+use crate::spread::{Look, has_room, send};
+use crate::{Move, Other, Process, Settings, Standing, Vector, Why};
+
+/// Bytes that this node lacks, or will in a moment: 0 when all is well.
+pub fn need(here: &Vector, settings: &Settings) -> u64 {
+    let (keep, short, free) = (settings.to_keep(here), settings.short_of(here), here.soon());
+    let pages = here.paging >= settings.paging && free < keep;
+    if free < short || pages { keep - free.min(keep) } else { 0 }
+}
+
+/// The moves that give this node its memory back: the smallest process that is large enough, or the largest one there is, and so on.
+/// What is decided is noted in `others`.
+pub fn usher(
+    (name, here): (&str, &Vector),
+    processes: &[Process],
+    others: &mut [Other],
+    settings: &Settings,
+) -> Vec<Move> {
+    let mut look = Look::default();
+    let (mut lacks, mut node) = (need(here, settings), *here);
+    let mut left: Vec<&Process> = processes.iter().filter(|p| may_leave(p, settings)).collect();
+    left.sort_by_key(|p| p.resident);
+    while lacks > 0 && look.moves.len() < settings.at_once {
+        let fits = |p: &&&Process| target(p, name, others, settings).is_some();
+        let enough = left.iter().filter(|p| p.resident >= lacks).find(fits);
+        let Some(p) = enough.or_else(|| left.iter().rev().find(fits)).copied() else { break };
+        let Some(to) = target(p, name, others, settings) else { break };
+        let why = Why::Memory { free: here.free };
+        send(p, to, why, &mut node, others, &mut look);
+        lacks = lacks.saturating_sub(p.resident);
+        left.retain(|other| !std::ptr::eq(*other, p));
+    }
+    look.moves
+}
+
+fn may_leave(p: &Process, settings: &Settings) -> bool {
+    let bound = p.wish.home_only || p.wish.no_move || p.wish.max_moves.is_some_and(|most| p.moves >= most);
+    // One that has just come is given the time to arrive.
+    let arrives = p.moves > 0 && p.here_ms < settings.residency_ms / 2;
+    // What is smaller than this helps nobody.
+    p.obstacle.is_none() && !bound && !arrives && p.resident >= 1 << 20
+}
+
+/// Where it fits: most memory over what it needs, and among places with plenty the least loaded.
+fn target(p: &Process, name: &str, others: &[Other], settings: &Settings) -> Option<usize> {
+    let fits = |o: &Other| {
+        let open = o.load.standing == Standing::Open || o.name == p.home && o.load.standing == Standing::Full;
+        let back = p.left.as_ref().is_some_and(|(node, ago)| *node == o.name && *ago < settings.residency_ms);
+        let calm = o.load.paging < settings.paging;
+        o.name != name
+            && open
+            && !back
+            && calm
+            && o.age_ms <= settings.oldest_ms
+            && p.may_be_at(&o.name)
+            && has_room(p, o, settings)
+    };
+    let room = |o: &Other| o.load.free.saturating_sub(p.needs() + settings.to_keep(&o.load));
+    let plenty = |o: &Other| room(o) >= p.needs();
+    let speed = |o: &Other| rate_of(p, &o.load.with_demand(i64::from(p.demand_milli)), &o.name, settings);
+    (0..others.len()).filter(|&i| fits(&others[i])).max_by(|&a, &b| {
+        let (a, b) = (&others[a], &others[b]);
+        plenty(a).cmp(&plenty(b)).then_with(|| match plenty(a) {
+            true => speed(a).total_cmp(&speed(b)).then_with(|| room(a).cmp(&room(b))),
+            false => room(a).cmp(&room(b)),
+        })
+    })
+}

@@ -1,0 +1,106 @@
+//! Home's copies of pages that the guest has are given back when this node is short of memory (docs/decisions/0022).
+
+use super::offer::areas_of;
+use super::thread::State;
+use super::{Deputy, Result, at};
+use crate::layout::{HOLE_BYTES, TOP};
+use crate::message::{Down, MAX_TAKEN};
+use pando_kernel::inject::{Call, call};
+use pando_kernel::{PAGE, procfs};
+use std::time::{Duration, Instant};
+
+/// When it could not be done: it is tried again after this time.
+const AGAIN: Duration = Duration::from_millis(100);
+/// Calls that may be in flight meanwhile: what they read of memory they have read when they wait, and what they write does not depend on what is there.
+const QUIET_CALLS: [i64; 11] = [
+    libc::SYS_read,
+    libc::SYS_pread64,
+    libc::SYS_epoll_wait,
+    libc::SYS_epoll_pwait,
+    libc::SYS_wait4,
+    libc::SYS_waitid,
+    libc::SYS_nanosleep,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_pause,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_rt_sigsuspend,
+];
+
+/// How far it is.
+#[derive(Debug, Default)]
+pub(crate) enum Releasing {
+    /// Nobody wants it.
+    #[default]
+    No,
+    /// From then on.
+    Wanted(Instant),
+    /// The guest has been asked.
+    Asked,
+}
+
+impl Deputy {
+    /// This node is short of memory.
+    pub(super) fn want_release(&mut self) {
+        if matches!(self.releasing, Releasing::No) {
+            self.releasing = Releasing::Wanted(Instant::now());
+        }
+    }
+
+    /// Asks the guest which pages it has, once all have been sent.
+    pub(super) fn work_on_release(&mut self) -> Result<()> {
+        let due = matches!(self.releasing, Releasing::Wanted(from) if from <= Instant::now());
+        let sent = self.abroad.as_ref().is_some_and(|a| a.push.is_empty() && !a.chan.wants_write());
+        if !due || !sent || self.returning || self.wish.is_some() || !self.can_discard() {
+            return Ok(());
+        }
+        let maps = at("its map", procfs::maps(self.pid))?;
+        let mut ranges = Vec::new();
+        for a in areas_of(&maps, self.hole, &self.fixed).iter().filter(|a| a.own) {
+            ranges.extend(at("scan memory", self.pagemap.present(a.start, a.end))?);
+        }
+        ranges.truncate(MAX_TAKEN);
+        if ranges.is_empty() {
+            self.releasing = Releasing::No;
+            return Ok(());
+        }
+        self.releasing = Releasing::Asked;
+        self.tell(&Down::TakeOver(ranges), &[])
+    }
+
+    /// Is there a thread to do it, and no call that may still read what would go? Nobody is asked before, since to answer is work.
+    fn can_discard(&self) -> bool {
+        let quiet = |nr: u64| QUIET_CALLS.contains(&(nr as i64));
+        let free = self.threads.iter().any(|t| matches!(t.state, State::Halted | State::Parked) && t.flight.is_none());
+        let disturbed = self.threads.iter().filter_map(|t| t.flight.as_ref()).any(|f| !quiet(f.nr));
+        free && !disturbed && self.kept.is_empty() && self.held.is_empty() && self.unborn.is_none()
+    }
+
+    /// Of these pages the guest has the only copy that counts, from now on.
+    pub(super) fn on_took(&mut self, ranges: &[(u64, u64)]) -> Result<()> {
+        if !matches!(self.releasing, Releasing::Asked) || ranges.len() > MAX_TAKEN {
+            return Err(self.broken("pages that it was not asked to take"));
+        }
+        let hole = (self.hole, self.hole + HOLE_BYTES);
+        let whole = |v: u64| v.is_multiple_of(PAGE);
+        let good = |&(start, end): &(u64, u64)| {
+            start < end && end <= TOP && whole(start) && whole(end) && (end <= hole.0 || start >= hole.1)
+        };
+        if !ranges.iter().all(good) {
+            return Err(self.broken("pages to take for a place that is not the program's"));
+        }
+        self.releasing = Releasing::Wanted(Instant::now() + AGAIN);
+        if self.returning || !self.can_discard() {
+            return Ok(());
+        }
+        let Some(tid) = self.free_thread()? else { return Ok(()) };
+        let discard = |&(start, end): &(u64, u64)| -> Call {
+            call(libc::SYS_madvise, &[start, end - start, libc::MADV_DONTNEED as u64])
+        };
+        let calls: Vec<Call> = ranges.iter().map(discard).collect();
+        self.inject_quietly(tid, &calls)?;
+        if ranges.is_empty() {
+            self.releasing = Releasing::No;
+        }
+        Ok(())
+    }
+}

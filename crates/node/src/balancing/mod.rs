@@ -1,0 +1,524 @@
+//! Moves processes without being asked: looks at what runs here, asks the pure part (crates/balance) what to do, and has it done. A guest's moves are
+//! made by its home, which has the last word.
+
+pub mod facts;
+mod groups;
+mod promises;
+mod refusals;
+
+use crate::daemon::Node;
+use crate::follow::Aim;
+use crate::moves;
+use crate::owner::{Caller, Facts};
+use crate::questions::ask;
+use crate::views::{Event, MoveRequest};
+use facts::{Key, Samples};
+use pando_balance::{Asked, Move, Other, Process, Standing, Why};
+use pando_migrate::control::Command;
+use pando_migrate::inspect::inspect;
+use pando_wire::message::Question;
+use promises::Promises;
+use refusals::Refusals;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// So long a process is not offered again to a node that did not want it.
+const NOT_AGAIN: Duration = Duration::from_secs(15);
+/// Of a crowd, one in so many may be on its way, where that is more than `at_once`.
+const CROWD: usize = 4;
+/// What was sent somewhere counts for this long: what is heard of that node may be older.
+const COUNTS_FOR: Duration = Duration::from_millis(2500);
+/// After a move for memory, home's copies are given back within this time.
+const GIVING_BACK: Duration = Duration::from_millis(700);
+/// A node that is drained and moves nothing else by itself looks this often, milliseconds.
+const DRAINING_MS: u64 = 1000;
+/// How reasons of moves begin that bring a group together.
+const TOGETHER: &str = "together";
+/// With more of its memory free than this part a node leaves there what those have left that are away.
+const PLENTY: (u64, u64) = (4, 10);
+/// Decisions that are kept for those who ask.
+const KEPT: usize = 64;
+
+/// A decision, for people.
+struct Note {
+    when: Instant,
+    key: Key,
+    text: String,
+}
+
+impl Note {
+    fn new(key: &Key, text: String) -> Note {
+        Note { when: Instant::now(), key: key.clone(), text }
+    }
+
+    fn told(&self) -> Told {
+        (self.key.clone(), self.text.clone(), self.when.elapsed())
+    }
+}
+
+/// About whom, what, and how long ago.
+pub type Told = (Key, String, Duration);
+
+#[derive(Default)]
+struct State {
+    promises: Promises,
+    /// What was last decided about each process.
+    about: BTreeMap<Key, Note>,
+    /// Moves that were begun, and how they ended, oldest first.
+    done: Vec<Note>,
+    /// Refused by their home, or by the engine.
+    refused: Refusals,
+    /// Not wanted at a target, and since when.
+    unwanted: BTreeMap<(Key, String), Instant>,
+    /// Threads, in thousandths, that have come since the load was measured, less those that have left.
+    shift: i64,
+    /// On their way, and where to.
+    going: BTreeMap<Key, String>,
+    /// Sent a moment ago: when, where to, threads in thousandths, bytes.
+    sent: Vec<(Instant, String, u32, u64)>,
+    /// Memory is on its way back.
+    giving_back: Option<Instant>,
+    /// Processes that are away whose helpers have been asked for home's memory, and since when they are where they are.
+    released: BTreeMap<Key, Instant>,
+    /// This node is being emptied.
+    drained: bool,
+}
+
+/// What is remembered from look to look.
+#[derive(Default)]
+pub struct Balancing {
+    state: Mutex<State>,
+}
+
+impl Balancing {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was last decided about a process, and how long ago.
+    pub fn about(&self, home: &str, pid: u32) -> Option<(String, Duration)> {
+        let state = self.state();
+        state.about.get(&(home.to_owned(), pid)).map(|n| (n.text.clone(), n.when.elapsed()))
+    }
+
+    /// The latest moves that were tried, oldest first.
+    pub fn latest(&self) -> Vec<Told> {
+        self.state().done.iter().map(Note::told).collect()
+    }
+
+    /// What was last decided about those that stay.
+    pub fn stays(&self) -> Vec<Told> {
+        self.state().about.values().map(Note::told).collect()
+    }
+
+    /// Where to it is moved by this node just now, without having been asked.
+    pub fn goes_to(&self, home: &str, pid: u32) -> Option<String> {
+        self.state().going.get(&(home.to_owned(), pid)).cloned()
+    }
+
+    /// It goes there now; none if it is on its way already, wherever to.
+    fn sets_out(self: &Arc<Self>, key: &Key, to: &str) -> Option<Journey> {
+        match self.state().going.entry(key.clone()) {
+            Entry::Occupied(_) => None,
+            Entry::Vacant(place) => {
+                place.insert(to.to_owned());
+                Some(Journey { balancing: self.clone(), key: key.clone() })
+            }
+        }
+    }
+
+    /// A guest has arrived: what was promised to it is used.
+    pub fn arrived(&self, key: &Key) {
+        let mut state = self.state();
+        if let Some(promised) = state.promises.kept(key) {
+            state.shift += i64::from(promised.demand_milli);
+        }
+    }
+
+    /// Threads, in thousandths, that have come or left since the last time that this was asked.
+    pub fn take_shift(&self) -> i64 {
+        std::mem::take(&mut self.state().shift)
+    }
+
+    /// The other nodes, as far as is known, with what was sent there a moment ago: it is there, whatever has been heard.
+    pub fn others(&self, node: &Node) -> Vec<Other> {
+        let mut others = node.cluster.others();
+        let mut state = self.state();
+        state.sent.retain(|(when, ..)| when.elapsed() < COUNTS_FOR);
+        for (_, to, demand, bytes) in &state.sent {
+            if let Some(other) = others.iter_mut().find(|o| o.name == *to) {
+                other.load = other.load.with_demand(i64::from(*demand)).with_memory(*bytes as i64);
+            }
+        }
+        others
+    }
+
+    /// A process goes there.
+    pub fn sent(&self, to: &str, process: &Process) {
+        self.state().sent.push((Instant::now(), to.to_owned(), process.demand_milli, process.needs()));
+    }
+
+    /// Is this node being emptied?
+    pub fn is_drained(&self) -> bool {
+        self.state().drained
+    }
+
+    /// Somebody at `by` wants this node to be emptied, or used again.
+    pub fn drain(&self, node: &Node, on: bool, by: &str) {
+        if std::mem::replace(&mut self.state().drained, on) == on {
+            return;
+        }
+        let name = node.name();
+        let text = match on {
+            true => format!("node {name} is being drained (asked for {by}): its guests leave, and what may"),
+            false => format!("node {name} takes guests again (asked for {by})"),
+        };
+        let reason = Some(if on { "drain" } else { "open" }.to_owned());
+        node.events.say(Event { from: Some(name), reason, ..Event::new("node", text) });
+    }
+
+    fn note_done(&self, key: &Key, text: String) {
+        let mut state = self.state();
+        if state.done.len() >= KEPT {
+            state.done.remove(0);
+        }
+        state.done.push(Note::new(key, text));
+    }
+}
+
+/// A process is on its way as long as this is held, whatever becomes of the task that moves it.
+struct Journey {
+    balancing: Arc<Balancing>,
+    key: Key,
+}
+
+impl Drop for Journey {
+    fn drop(&mut self) {
+        self.balancing.state().going.remove(&self.key);
+    }
+}
+
+/// Looks until the daemon ends.
+pub async fn keep(node: Arc<Node>) {
+    let settings = &node.config.balance;
+    let off = settings.every_ms == 0;
+    let every_ms = if off { DRAINING_MS } else { settings.every_ms };
+    let mut samples = Samples::default();
+    loop {
+        // Nodes do not look all at the same time. Memory can be gone in a second.
+        let next = Instant::now() + Duration::from_millis(every_ms / 2 + random() % every_ms);
+        let is_short = || !off && pando_balance::need(&node.vector(), settings) > 0;
+        while Instant::now() < next && !is_short() {
+            let left = next.saturating_duration_since(Instant::now());
+            tokio::time::sleep(left.min(Duration::from_millis(node.config.load.every_ms))).await;
+        }
+        // Whoever drains a node wants it empty, whatever it does by itself.
+        if !off || node.balancing.is_drained() {
+            tokio::task::block_in_place(|| once(&node, &mut samples));
+        }
+        // One that stays short is looked at often, but not all the time.
+        tokio::time::sleep(Duration::from_millis(node.config.load.every_ms)).await;
+    }
+}
+
+fn random() -> u64 {
+    let mut bytes = [0; 8];
+    pando_wire::token::random(&mut bytes);
+    u64::from_be_bytes(bytes)
+}
+
+fn once(node: &Arc<Node>, samples: &mut Samples) {
+    let settings = &node.config.balance;
+    let (name, here) = (node.name(), node.vector());
+    let mut processes = facts::look(node, samples);
+    let members = facts::groups(node, &processes);
+    groups::part(&mut processes, &members, &name);
+    gather(node, &members);
+    let mut processes = groups::join(processes, &members, &name);
+    {
+        let mut state = node.balancing.state();
+        let now = Instant::now();
+        state.refused.prune(now);
+        state.unwanted.retain(|_, when| when.elapsed() < NOT_AGAIN);
+        // Those on their way are still counted in the load, but no longer to be decided about.
+        processes.retain(|p| !state.going.contains_key(&(p.home.clone(), p.pid)));
+        for p in &mut processes {
+            p.obstacle = state.refused.holds(&(p.home.clone(), p.pid), now).map(str::to_owned);
+            let no = state.unwanted.keys().filter(|((home, pid), _)| (home, *pid) == (&p.home, p.pid));
+            p.not.extend(no.map(|(_, node)| node.clone()));
+        }
+        if state.going.len() >= settings.at_once.max(processes.len() / CROWD) {
+            return;
+        }
+    }
+    let mut others = node.balancing.others(node);
+    let short = settings.every_ms > 0 && pando_balance::need(&here, settings) > 0;
+    let waits =
+        |state: &State| !state.going.is_empty() || state.giving_back.is_some_and(|until| Instant::now() < until);
+    // What left for speed has left its memory here, and those that are here may want it: that takes a moment, so it is not left to the last.
+    let asked = (short || here.free < here.memory / PLENTY.1 * PLENTY.0) && give_back(node);
+    // What those that are away have left behind comes first; then it is looked again.
+    if short && (asked || waits(&node.balancing.state())) {
+        return;
+    }
+    let mut chosen = Vec::new();
+    let mut rest = processes.clone();
+    if short {
+        chosen = pando_balance::usher((&name, &here), &processes, &mut others, settings);
+        rest.retain(|p| !chosen.iter().any(|m| m.process == (p.home.clone(), p.pid)));
+    }
+    let (sooner, stays) = pando_balance::spread((&name, &here), &rest, &mut others, settings, random());
+    chosen.extend(sooner);
+    {
+        let mut state = node.balancing.state();
+        let note = |(i, why): (usize, pando_balance::Stays)| {
+            let p: &Process = &rest[i];
+            let key = (p.home.clone(), p.pid);
+            (key.clone(), Note::new(&key, format!("it stays: {why}")))
+        };
+        state.about = stays.into_iter().map(note).collect();
+    }
+    for m in chosen {
+        let Some(p) = processes.iter().find(|p| (&p.home, p.pid) == (&m.process.0, m.process.1)).cloned() else {
+            continue;
+        };
+        // Its home may have sent it on since it was looked.
+        let Some(journey) = node.balancing.sets_out(&m.process, &m.to) else { continue };
+        node.balancing.sent(&m.to, &p);
+        let node = node.clone();
+        tokio::spawn(async move { send(&node, &m, &p, journey).await });
+    }
+}
+
+/// Has one of the chosen moves made, and notes how it ended.
+async fn send(node: &Arc<Node>, m: &Move, p: &Process, _journey: Journey) {
+    let key = m.process.clone();
+    let ended = go(node, m, p).await;
+    let text = match &ended {
+        Ok(()) => format!("went to {}: {}", m.to, m.why),
+        Err(No::Target(why) | No::Home(why)) => format!("did not go to {} ({}): {why}", m.to, m.why),
+    };
+    node.balancing.note_done(&key, text.clone());
+    let mut state = node.balancing.state();
+    match &ended {
+        Ok(()) => {
+            state.refused.forget(&key);
+            state.shift -= i64::from(p.demand_milli);
+        }
+        Err(no) => {
+            tracing::info!("balance: process {} of {} {text}", key.1, key.0);
+            match no {
+                No::Target(_) => _ = state.unwanted.insert((key.clone(), m.to.clone()), Instant::now()),
+                No::Home(why) => state.refused.add(&key, Instant::now(), why),
+            }
+        }
+    }
+    let gives_back = ended.is_ok() && matches!(m.why, Why::Memory { .. }) && p.home == node.name();
+    if gives_back {
+        state.giving_back = Some(Instant::now() + GIVING_BACK);
+    }
+    drop(state);
+    if gives_back {
+        give_back(node);
+    }
+}
+
+/// Those that are to be together go where the one is that moved last.
+fn gather(node: &Arc<Node>, members: &[groups::Member]) {
+    for (key, to) in groups::gather(members, &node.name()) {
+        if node.balancing.state().refused.holds(&key, Instant::now()).is_some() {
+            continue;
+        }
+        let Some(journey) = node.balancing.sets_out(&key, &to) else { continue };
+        let node = node.clone();
+        tokio::spawn(async move {
+            let _journey = journey;
+            let dest = if to == node.name() { "home" } else { &to };
+            let ended = perform(&node, key.1, dest, &format!("{TOGETHER}: with the others of its group")).await;
+            node.balancing.note_done(
+                &key,
+                match &ended {
+                    Ok(()) => format!("went to {to}, where its group is"),
+                    Err(why) => format!("did not go to {to}, where its group is: {why}"),
+                },
+            );
+            let mut state = node.balancing.state();
+            match ended {
+                Ok(()) => state.refused.forget(&key),
+                Err(why) => state.refused.add(&key, Instant::now(), &why),
+            }
+        });
+    }
+}
+
+/// Who said no.
+enum No {
+    /// The node where it should go.
+    Target(String),
+    /// Its home, or the engine.
+    Home(String),
+}
+
+/// Has the helpers of processes that are away give back home's copies of their memory. True if that is news to one of them.
+fn give_back(node: &Node) -> bool {
+    let me = node.name();
+    let away: Vec<(Key, Instant)> = {
+        let table = node.table();
+        let mine = table.all().filter(|k| k.view.role == "home" && k.view.place != me && k.view.phase == "away");
+        mine.map(|k| ((me.clone(), k.view.pid), k.since)).collect()
+    };
+    let mut state = node.balancing.state();
+    let mut news = false;
+    state.released.retain(|key, _| away.iter().any(|(other, _)| other == key));
+    for (key, since) in away {
+        let Some(orders) = node.engine.deputy(&key) else { continue };
+        if orders.try_send(Command::Release).is_ok() {
+            news |= state.released.insert(key, since) != Some(since);
+        }
+    }
+    news
+}
+
+/// Asks the target, then has the move made.
+async fn go(node: &Arc<Node>, m: &Move, p: &Process) -> Result<(), No> {
+    let reason = format!("{}: {}", word(&m.why), m.why);
+    // What can't move costs nobody anything: the target would hold a place for it.
+    if p.home == node.name()
+        && let Some(why) = obstacles(node, p.pid).await
+    {
+        return Err(No::Home(why));
+    }
+    // Home takes back whoever must leave; who comes for speed or memory is no better than others.
+    let asks = m.to != p.home || matches!(m.why, Why::Sooner { .. } | Why::Memory { .. });
+    if asks && m.to != node.name() {
+        let has_milli = Asked::has(&m.why).map(|has| (has * 1000.0) as u32);
+        let (home, pid, needs, demand_milli) = (p.home.clone(), p.pid, p.needs(), p.demand_milli);
+        let question = Question::Admit { home, pid, needs, demand_milli, has_milli };
+        ask(node, &m.to, question).await.map_err(|why| No::Target(format!("{} said no: {why}", m.to)))?;
+    }
+    if p.home == node.name() {
+        return perform(node, p.pid, &m.to, &reason).await.map_err(No::Home);
+    }
+    let (pid, to, must) = (p.pid, m.to.clone(), !matches!(m.why, Why::Sooner { .. }));
+    let advice = ask(node, &p.home, Question::Advise { pid, to, reason, must }).await;
+    advice.map(drop).map_err(|why| No::Home(format!("its home {} said no: {why}", p.home)))
+}
+
+/// Why one whose home is here, and which is there, can't move, as far as can be seen while it runs.
+async fn obstacles(node: &Node, pid: u32) -> Option<String> {
+    let helper = {
+        let table = node.table();
+        table.get(&table.local(pid)).and_then(|k| k.view.helper)
+    };
+    let inspection = tokio::task::spawn_blocking(move || inspect(pid, helper)).await.ok()?.ok()?;
+    let all: Vec<String> = inspection.obstacles.iter().map(|o| format!("{} ({})", o.why, o.advice)).collect();
+    (!all.is_empty()).then(|| format!("process {pid} can't move: {}", all.join("; ")))
+}
+
+fn word(why: &Why) -> &'static str {
+    match why {
+        Why::Sooner { .. } => "balance",
+        Why::Memory { .. } => "memory",
+        Why::Owner => "owner",
+        Why::Drained => "drain",
+        Why::HomeOnly => "home",
+        Why::Apart => "apart",
+    }
+}
+
+async fn perform(node: &Arc<Node>, pid: u32, to: &str, reason: &str) -> Result<(), String> {
+    let facts = Facts::read(pid)?;
+    let uid = facts.uids[0];
+    let request = MoveRequest { pid, dest: to.to_owned(), reason: Some(reason.to_owned()), family: false };
+    let moved = moves::perform(node, Caller { uid, pid: 0 }, &request).await;
+    let answer = moved.map_err(|refused| refused.text().to_owned())?;
+    if !reason.starts_with(TOGETHER) {
+        moves::sent(node, pid);
+    }
+    if answer.place == node.name() {
+        node.follow().settle(pid);
+    }
+    Ok(())
+}
+
+/// May this process come here? What is promised counts until it is here.
+pub fn admit(node: &Node, key: Key, needs: u64, demand_milli: u32, has_milli: Option<u32>) -> Result<(), String> {
+    let from = &node.config.guests.from;
+    if key.0 != node.name() && !from.is_empty() && !from.contains(&key.0) {
+        return Err(format!("it takes no processes of {} ([guests] from)", key.0));
+    }
+    let asked = Asked { needs, demand_milli, has: has_milli.map(|m| f64::from(m) / 1000.0), by_hand: false };
+    let mut here = node.vector();
+    if key.0 == node.name() && here.standing != Standing::Drained {
+        // Whose home this is, is no guest.
+        here.standing = Standing::Open;
+    }
+    let guests = node.table().guests() as usize;
+    let mut state = node.balancing.state();
+    let promised = state.promises.sum();
+    // Many may ask before the first one is here.
+    if key.0 != node.name() && guests + state.promises.to_others(&key) >= node.config.guests.max as usize {
+        return Err("it takes no more guests ([guests] max)".into());
+    }
+    let answer = pando_balance::admit(&here, &promised, &asked, &node.config.balance);
+    answer.map(|()| state.promises.add(key, needs, demand_milli)).map_err(|refusal| refusal.to_string())
+}
+
+/// The node where a process of ours is wants it to go elsewhere. `must`: it can't stay there.
+pub async fn advised(node: &Arc<Node>, by: &str, pid: u32, to: &str, reason: &str, must: bool) -> Result<(), String> {
+    let settings = &node.config.balance;
+    let (start_time, wish, moves, left, here_ms) = {
+        let table = node.table();
+        let known = table.get(&table.local(pid)).filter(|k| k.view.place == by);
+        let known = known.ok_or_else(|| format!("process {pid} is not at {by}"))?;
+        let left = known.view.records.last().map(|r| r.from.clone());
+        (known.start_time, known.wish.clone(), known.view.moves, left, known.since.elapsed().as_millis() as u64)
+    };
+    let home = to == node.name();
+    let allowed = wish.nodes.as_ref().is_none_or(|all| all.iter().any(|n| n == to));
+    if !home && (wish.home_only || !allowed) {
+        return Err(format!("its user does not want it at {to}"));
+    }
+    let members = facts::groups(node, &[]);
+    if !home && groups::beside(&members, pid, &wish).iter().any(|place| place == to) {
+        return Err(format!("another one is at {to}, from which it is to be apart"));
+    }
+    if !must {
+        if groups::companions(&members, &wish) > 1 {
+            return Err("it stays with the others of its group".into());
+        }
+        if wish.no_move || wish.max_moves.is_some_and(|most| moves >= most) {
+            return Err("its user wants it to stay".into());
+        }
+        if let Some(Aim::Home | Aim::Node(_)) = node.follow().aim(pid, start_time) {
+            return Err(format!("it was sent to {by} by hand"));
+        }
+        if here_ms < settings.residency_ms {
+            return Err("it has just come there".into());
+        }
+        if left.as_deref() == Some(to) && here_ms < settings.no_return_ms {
+            return Err(format!("it has just left {to}"));
+        }
+    }
+    let reason: String = reason.chars().take(200).collect();
+    let key = (node.name(), pid);
+    let _journey = node.balancing.sets_out(&key, to).ok_or("it is on its way already")?;
+    perform(node, pid, if home { "home" } else { to }, &crate::owner::clean(&reason)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_on_its_way_is_not_sent_elsewhere() {
+        let (balancing, key) = (Arc::new(Balancing::default()), ("n1".to_owned(), 7));
+        let journey = balancing.sets_out(&key, "n2");
+        assert!(journey.is_some() && balancing.sets_out(&key, "n3").is_none());
+        assert_eq!(balancing.goes_to("n1", 7).as_deref(), Some("n2"));
+        drop(journey);
+        assert!(balancing.sets_out(&key, "n3").is_some(), "it has arrived, or its task has failed");
+    }
+}

@@ -1,0 +1,5 @@
+//! `sim --help`.
+
+fn main() -> std::process::ExitCode {
+    sim::cli::main()
+}
