@@ -33,6 +33,8 @@ pub struct Known {
     pub wish: Wish,
     /// What was counted on earlier stays elsewhere, by helpers that are gone.
     pub before: Totals,
+    /// A daemon before this one knew it and wrote that down.
+    pub recalled: bool,
 }
 
 /// What is counted while a process is away.
@@ -143,7 +145,8 @@ impl Table {
         };
         let (since, wish) = (Instant::now(), Wish::default());
         let before = Totals::default();
-        self.known.insert(key, Known { view, start_time, connected: false, since, sent: None, wish, before });
+        let recalled = false;
+        self.known.insert(key, Known { view, start_time, connected: false, since, sent: None, wish, before, recalled });
     }
 
     /// What the user of a process wants of Pando.
@@ -164,7 +167,7 @@ impl Table {
     pub fn recall(&mut self, key: &Key, moves: u32, records: Vec<MoveRecord>, earlier: Totals) {
         if let Some(known) = self.known.get_mut(key) {
             (known.view.moves, known.view.records) = (moves, records);
-            known.before = earlier.clone();
+            (known.before, known.recalled) = (earlier.clone(), true);
             earlier.show(&mut known.view);
         }
     }
@@ -184,6 +187,7 @@ impl Table {
             sent: None,
             wish: Wish::default(),
             before: Totals::default(),
+            recalled: false,
         });
         if known.view.helper != Some(arrival.helper) {
             known.before = Totals::of(&known.view);

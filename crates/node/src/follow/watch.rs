@@ -43,12 +43,12 @@ pub async fn keep(node: Arc<Node>) {
     }
 }
 
-/// Those that a daemon before us placed and wrote nothing down of: they are away, and we know of no move.
+/// Those that a daemon before us placed and wrote nothing down of, not even that they are there: they are away, and we know of no move.
 fn adopt(node: &Node) {
     let me = node.name();
     let away: Vec<(u32, u64, String, bool)> = {
         let table = node.table();
-        let unknown = |k: &&Known| k.view.role == "home" && k.view.moves == 0;
+        let unknown = |k: &&Known| k.view.role == "home" && k.view.moves == 0 && !k.recalled;
         let mine = table.all().filter(unknown).filter(|k| k.view.place != me && k.view.phase == "away");
         mine.map(|k| (k.view.pid, k.start_time, k.view.place.clone(), k.view.run)).collect()
     };

@@ -38,8 +38,10 @@ pub struct Memory {
     pub random: Pair,
     /// A word of the sum over them, one after the other.
     pub sum: Pair,
-    /// malloc and free of all sizes, some of them by mmap and munmap.
+    /// malloc and free of all sizes, in a heap that is about as large as it will be.
     pub malloc: Pair,
+    /// The same in a heap that grows from nothing and is given back, with some that come by mmap and go by munmap.
+    pub mapped: Pair,
 }
 
 /// The measurement.
@@ -61,7 +63,12 @@ pub fn measure(plan: &Plan) -> Result<Memory> {
         sum.add(here.1, there.1);
     }
     drop(probe);
-    Ok(Memory { random: random.pair(), sum: sum.pair(), malloc: malloc(plan)? })
+    Ok(Memory {
+        random: random.pair(),
+        sum: sum.pair(),
+        malloc: malloc(plan, "malloc")?,
+        mapped: malloc(plan, "mapped")?,
+    })
 }
 
 fn best(probe: &mut Program, rounds: usize) -> Result<(f64, f64)> {
@@ -74,11 +81,11 @@ fn best(probe: &mut Program, rounds: usize) -> Result<(f64, f64)> {
     Ok(best)
 }
 
-fn malloc(plan: &Plan) -> Result<Pair> {
+fn malloc(plan: &Plan, how: &str) -> Result<Pair> {
     let mut probe = Program::at(plan, "n1", &[crate::PROBE])?;
     let mut series = Series::default();
     let best = |probe: &mut Program| -> Result<f64> {
-        (0..ROUNDS).try_fold(f64::MAX, |best, _| Ok(best.min(probe.number("malloc 20000", "ns")?)))
+        (0..ROUNDS).try_fold(f64::MAX, |best, _| Ok(best.min(probe.number(&format!("{how} 20000"), "ns")?)))
     };
     for _ in 0..TRIPS {
         let here = best(&mut probe)?;
@@ -156,20 +163,20 @@ pub fn walk(words: &[u64]) -> serde_json::Value {
     serde_json::json!({ "random_ns": random, "sum_ns": streamed })
 }
 
-/// The probe's part: memory of all sizes comes and goes.
-pub fn churn(count: usize) -> serde_json::Value {
+/// The probe's part: memory of all sizes comes and goes. Who keeps `heap` from one time to the next is like a program that has been running for a while.
+pub fn churn(count: usize, heap: &mut Vec<Vec<u8>>, mapped: bool) -> serde_json::Value {
     /// Above all that glibc's threshold grows to: always mmap and munmap.
     const MAPPED: usize = 33 << 20;
-    let mut kept: Vec<Vec<u8>> = vec![Vec::new(); 512];
+    heap.resize(512, Vec::new());
     let mut state = 88_172_645_463_325_252u64;
     let before = Instant::now();
     for i in 0..count {
         let dice = super::probe::next(&mut state) as usize;
-        let size = if i % 512 == 0 { MAPPED } else { 16 << (dice % 12) };
-        let slot = dice / 4096 % kept.len();
+        let size = if mapped && i % 512 == 0 { MAPPED } else { 16 << (dice % 12) };
+        let slot = dice / 4096 % heap.len();
         let mut fresh = Vec::with_capacity(size);
         fresh.extend_from_slice(&[i as u8; 16]);
-        kept[slot] = std::hint::black_box(fresh);
+        heap[slot] = std::hint::black_box(fresh);
     }
     let ns = before.elapsed().as_nanos() as f64 / count.max(1) as f64;
     serde_json::json!({ "ns": ns })

@@ -85,6 +85,7 @@ pub fn probe() -> Result<()> {
     println!("ready");
     let mut heap = Heap::new(1);
     let mut huge = sys::HugeWords::default();
+    let mut kept = Vec::new();
     for line in std::io::stdin().lock().lines() {
         let line = line.context("read a line")?;
         let words: Vec<&str> = line.split(' ').collect();
@@ -113,7 +114,8 @@ pub fn probe() -> Result<()> {
                 serde_json::json!({})
             }
             "walk" => super::memory::walk(huge.words()),
-            "malloc" => super::memory::churn(number()),
+            "malloc" => super::memory::churn(number(), &mut kept, false),
+            "mapped" => super::memory::churn(number(), &mut Vec::new(), true),
             "scribble" if words.get(1) == Some(&"huge") => super::memory::scribble(huge.words()),
             "scribble" => super::memory::scribble(&mut heap.pages),
             other => return Err(Error::Other(format!("`{other}` is nothing to probe"))),

@@ -141,7 +141,8 @@ fn programs(figures: &Figures, lines: &mut Vec<Line>) {
         for (what, pair, aim) in [
             ("random reads in 256 MB", m.random, Some(0.02)),
             ("sum of 256 MB", m.sum, Some(0.02)),
-            ("malloc and free", m.malloc, None),
+            ("malloc and free", m.malloc, Some(0.05)),
+            ("malloc, brk, mmap, munmap", m.mapped, None),
         ] {
             let figure =
                 format!("{:+.2} % ({:.2} ns, at home {:.2})", pair.slowdown * 100.0, pair.away_ns, pair.home_ns);
