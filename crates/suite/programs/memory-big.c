@@ -6,7 +6,7 @@ int main(int argc, char **argv) {
     uint64_t *at = malloc(WORDS * sizeof *at);
     CHECK(at);
     for (uint64_t i = 0; i < WORDS; i++) at[i] = i * 0x9e3779b97f4a7c15ull;
-    static unsigned char generation[WORDS / 4096];
+    static uint64_t generation[WORDS / 4096];
     for (unsigned round = 1; going_on(); round++) {
         unsigned block = round * 2654435761u % (WORDS / 4096);
         for (uint64_t i = block * 4096ul; i < block * 4096ul + 4096; i++) at[i] += 1;
