@@ -11,7 +11,7 @@ use pando_node::client::{Client, ClientError};
 use pando_node::sys;
 use pando_node::views::{Event, Info, Liveness, MoveRequest, Node, Process, RegisterRequest, Wish};
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{File, FileType};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
@@ -76,7 +76,11 @@ pub fn run(client: &Client, mut options: RunOptions) -> i32 {
         passing.to(pid);
     }
     if options.detach {
-        println!("{pid}");
+        // A file is to have what the program says, and nothing else.
+        match is_file(&io::stdout()) {
+            true => eprintln!("{pid}"),
+            false => println!("{pid}"),
+        }
     }
     let place = daemon.is_ok().then_some(());
     if options.detach {
@@ -180,8 +184,16 @@ fn start(options: &RunOptions, variables: Vec<(String, OsString)>, daemon: Optio
 }
 
 fn is_pipe(stream: &impl AsFd) -> bool {
+    kind(stream).is_some_and(|k| k.is_fifo())
+}
+
+fn is_file(stream: &impl AsFd) -> bool {
+    kind(stream).is_some_and(|k| k.is_file())
+}
+
+fn kind(stream: &impl AsFd) -> Option<FileType> {
     let copy = stream.as_fd().try_clone_to_owned().map(File::from);
-    copy.and_then(|f| f.metadata()).is_ok_and(|m| m.file_type().is_fifo())
+    copy.and_then(|f| f.metadata()).ok().map(|m| m.file_type())
 }
 
 /// Tells the daemon of the program, and has it moved if that was asked.

@@ -48,7 +48,9 @@ fn what_users_want_is_heeded() {
         let reasons =
             ["its user said --home-only", "its user said --no-move", "no other node", "its user said --max-moves"];
         let said = |why: &&&str| all.stays.iter().any(|d| d.text.contains(**why));
-        (reasons.iter().filter(said).count() == reasons.len()).then(|| processes(&lab))
+        let all = processes(&lab);
+        let sent = all.iter().filter(|p| p.place == "n2" && p.moves == 1).count() == 2;
+        (sent && reasons.iter().filter(said).count() == reasons.len()).then_some(all)
     });
     assert_eq!(home.iter().filter(|p| p.place == "n1" && p.moves == 0).count(), 4, "{home:?}");
     // Its user calls the first one home: it stays there, too.

@@ -44,6 +44,19 @@ fn the_status_is_the_programs_own() {
 }
 
 #[test]
+fn a_file_has_what_the_program_says_and_nothing_else() {
+    let lab = Lab::new(1, "");
+    let file = lab.dir.join("said");
+    let mut run = lab.nodes[0].cli(&["run", "-d", "echo", "hello"]);
+    let output =
+        run.stdout(std::fs::File::create(&file).unwrap()).stderr(std::process::Stdio::piped()).output().unwrap();
+    assert!(output.status.success());
+    let pid: u32 = String::from_utf8(output.stderr).unwrap().trim().parse().expect("its pid");
+    assert!(pid > 0);
+    until("what it says", || (std::fs::read_to_string(&file).unwrap() == "hello\n").then_some(()));
+}
+
+#[test]
 fn descriptors_that_are_closed_are_closed_for_the_program() {
     let lab = Lab::new(1, "");
     // The listing is opened above all that is of interest.

@@ -1,7 +1,8 @@
 //! What the local API answers, as data. The command line reads the same types.
 
 pub use pando_balance::{Children, Wish};
-use pando_migrate::control::{Io, MoveRecord};
+use pando_migrate::control::Io;
+pub use pando_migrate::control::MoveRecord;
 use pando_migrate::inspect::Inspection;
 use serde::{Deserialize, Serialize};
 

@@ -13,6 +13,8 @@ use ratatui::widgets::{Block, Borders, Paragraph, Row, Table, TableState};
 
 /// Columns of one bar with the space behind it.
 const BAR: u16 = 5;
+/// From so many columns on there is one for why processes are where they are.
+const WIDE: u16 = 110;
 /// A bar reaches the top when each CPU has so many threads, unless some node has more.
 const FULL: f64 = 2.0;
 /// Eighths of a character, from below.
@@ -26,7 +28,7 @@ pub fn draw(frame: &mut Frame, state: &State) {
         let [head, bars, last] = Layout::vertical([Constraint::Length(1), Constraint::Min(3), foot]).areas(area);
         frame.render_widget(Paragraph::new(state.summary()), head);
         draw_bars(frame, state, bars);
-        return frame.render_widget(Paragraph::new(foot_text(state)), last);
+        return frame.render_widget(Paragraph::new(foot_text(state, area.width >= WIDE)), last);
     }
     // In a low terminal processes matter most.
     let high = area.height;
@@ -48,14 +50,18 @@ pub fn draw(frame: &mut Frame, state: &State) {
     if news.height > 0 {
         draw_news(frame, state, news);
     }
-    frame.render_widget(Paragraph::new(foot_text(state)), last);
+    frame.render_widget(Paragraph::new(foot_text(state, area.width >= WIDE)), last);
 }
 
-fn foot_text(state: &State) -> String {
+fn foot_text(state: &State, wide: bool) -> String {
     match (&state.prompt, state.help, state.message.as_str(), state.screen) {
         (Some(text), ..) => format!("move to (a node, home, best): {text}_"),
         (None, true, ..) => HELP.into(),
-        (None, false, "", Screen::Top) => "? help   q quit".into(),
+        (None, false, "", Screen::Top) => match state.chosen().filter(|_| !wide) {
+            // There is no column for it.
+            Some(p) if !why(p).is_empty() => format!("? help   q quit   {}: {}", p.pid, why(p)),
+            _ => "? help   q quit".into(),
+        },
         (None, false, "", Screen::Mon) => "q quit".into(),
         (None, false, message, _) => message.into(),
     }
@@ -141,8 +147,7 @@ fn draw_processes(frame: &mut Frame, state: &State, area: Rect) {
         let style = if p.place != p.home && !state.mono { Style::default().fg(Color::Cyan) } else { Style::default() };
         Row::new(cells.map(str::to_owned)).style(style)
     };
-    let wide = area.width >= 110;
-    let last = if wide { Constraint::Fill(1) } else { Constraint::Length(0) };
+    let last = if area.width >= WIDE { Constraint::Fill(1) } else { Constraint::Length(0) };
     let widths = [
         Constraint::Length(8),
         Constraint::Length(8),
@@ -178,6 +183,7 @@ fn draw_news(frame: &mut Frame, state: &State, area: Rect) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pando_node::views::MoveRecord;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
@@ -252,6 +258,25 @@ mod tests {
                 assert!(lines.iter().any(|l| l.starts_with("30 ")), "{width}x{height}: {lines:#?}");
             }
         }
+    }
+
+    #[test]
+    fn why_the_selected_one_is_there_is_seen_in_a_narrow_terminal_too() {
+        let mut state = state(Screen::Top);
+        let record = MoveRecord {
+            from: "n1".into(),
+            to: "n2".into(),
+            reason: "balance: it ends 40 % sooner".into(),
+            freeze_us: 900,
+            total_us: 5000,
+            frozen_bytes: 4096,
+        };
+        state.processes.iter_mut().filter(|p| p.pid == 30).for_each(|p| p.records.push(record.clone()));
+        let narrow = screen(&state, 80, 24);
+        assert!(narrow[23].starts_with("? help   q quit   30: balance: it ends 40 % sooner"), "{narrow:#?}");
+        let wide = screen(&state, 140, 24);
+        assert_eq!(wide[23].trim_end(), "? help   q quit");
+        assert!(wide.iter().any(|l| l.contains("balance: it ends 40 %")), "{wide:#?}");
     }
 
     #[test]

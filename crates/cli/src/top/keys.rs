@@ -1,5 +1,6 @@
 //! What keys do.
 
+use super::Screen;
 use super::state::State;
 use crate::waiting;
 use pando_node::client::Client;
@@ -7,7 +8,7 @@ use pando_node::sys;
 use pando_node::views::MoveRequest;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// What there is.
+/// What there is in `pando top`; in `pando mon` there is nobody to do anything to.
 pub const HELP: &str = "up/down  m move  h home  b best  p pause  c continue  k end  K kill  q quit";
 
 /// True: that was the last one.
@@ -21,6 +22,7 @@ pub fn press(client: &Client, state: &mut State, key: KeyEvent) -> bool {
     }
     match key.code {
         KeyCode::Char('q') | KeyCode::Esc => return true,
+        _ if state.screen == Screen::Mon => {}
         KeyCode::Down | KeyCode::Char('j') => state.step(1),
         KeyCode::Up => state.step(-1),
         KeyCode::PageDown => state.step(10),

@@ -13,8 +13,11 @@ const KEPT: usize = 200;
 #[derive(Serialize)]
 pub struct Snapshot<'a> {
     nodes: &'a [Node],
-    processes: &'a [Process],
-    events: &'a [Event],
+    /// Not of `pando mon`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    processes: Option<&'a [Process]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    events: Option<&'a [Event]>,
 }
 
 /// See the module.
@@ -90,7 +93,9 @@ impl State {
     }
 
     pub fn snapshot(&self) -> Snapshot<'_> {
-        Snapshot { nodes: &self.nodes, processes: &self.processes, events: &self.events }
+        let top = self.screen == Screen::Top;
+        let (processes, events) = (top.then_some(&self.processes[..]), top.then_some(&self.events[..]));
+        Snapshot { nodes: &self.nodes, processes, events }
     }
 
     /// Where the selected process is in the list.
