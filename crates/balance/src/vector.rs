@@ -36,7 +36,7 @@ pub struct Vector {
     pub free: u64,
     /// By how many bytes a second that goes down. Each node knows it of itself only; of others it is 0.
     pub falling: u64,
-    /// Pages that came from swap or files again, a second (major faults).
+    /// Pages that came from swap or files again, a second (major faults); or waits for memory that come to as much.
     pub paging: u32,
     /// Processes of other nodes here.
     pub guests: u32,

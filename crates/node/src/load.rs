@@ -14,6 +14,8 @@ use std::time::Instant;
 const COUNTS: usize = 4;
 /// Weight of a new figure in the smoothed rate of paging.
 const WEIGHT: f64 = 0.15;
+/// Waiting for memory for so long is as bad as a page that comes from disk, microseconds.
+const FAULT_US: u64 = 2000;
 /// What is left of the speed at which memory went, when it was looked again.
 const PAUSE: f64 = 0.5;
 /// No more processes of a cgroup are looked at than this.
@@ -28,7 +30,8 @@ pub struct Meter {
     counts: VecDeque<i64>,
     smooth: Smooth,
     counted: Option<Instant>,
-    faults: Option<(Instant, u64)>,
+    /// Pages that came from disk, and microseconds for which somebody waited for memory.
+    waits: Option<(Instant, u64, u64)>,
     paging: f64,
     free: Option<(Instant, u64)>,
     falling: f64,
@@ -41,18 +44,7 @@ impl Meter {
         let limited = source.cgroup.as_deref().and_then(cgroup_cpus);
         let cpus = source.cpus.or(limited).unwrap_or_else(|| f64::from(machine)).clamp(0.01, 1e6);
         let (counts, smooth) = (VecDeque::new(), Smooth::default());
-        Meter {
-            source,
-            cpus,
-            speed,
-            counts,
-            smooth,
-            counted: None,
-            faults: None,
-            paging: 0.0,
-            free: None,
-            falling: 0.0,
-        }
+        Meter { source, cpus, speed, counts, smooth, counted: None, waits: None, paging: 0.0, free: None, falling: 0.0 }
     }
 
     /// Processes have come (or gone) that want so much, thousandths of a thread: that is known at once, and not only when it is counted.
@@ -79,9 +71,9 @@ impl Meter {
         self.count(runnable);
         let cgroup = self.source.cgroup.as_deref();
         let group = self.source.memory_cgroup.as_deref().or(cgroup);
-        let ((memory, free), faults) = (memory(group), major_faults(group));
+        let ((memory, free), faults, stalled_us) = (memory(group), major_faults(group), stalled_us(group));
         self.fall(free);
-        let paging = self.paging(faults);
+        let paging = self.paging(faults, stalled_us);
         Load {
             cpus_milli: (self.cpus * 1000.0) as u32,
             reserved_milli: 0,
@@ -110,16 +102,28 @@ impl Meter {
         self.free = Some((now, free));
     }
 
-    /// Faults a second, smoothed.
-    fn paging(&mut self, faults: u64) -> u32 {
+    /// Faults a second, smoothed; or what the waiting for memory comes to, if that is more.
+    fn paging(&mut self, faults: u64, stalled_us: u64) -> u32 {
         let now = Instant::now();
-        if let Some((when, before)) = self.faults {
-            let rate = faults.saturating_sub(before) as f64 / now.duration_since(when).as_secs_f64().max(1e-3);
-            self.paging += WEIGHT * (rate - self.paging);
+        if let Some((when, before, stalled)) = self.waits {
+            let seconds = now.duration_since(when).as_secs_f64().max(1e-3);
+            let waits = faults.saturating_sub(before).max(stalled_us.saturating_sub(stalled) / FAULT_US);
+            self.paging += WEIGHT * (waits as f64 / seconds - self.paging);
         }
-        self.faults = Some((now, faults));
+        self.waits = Some((now, faults, stalled_us));
         self.paging as u32
     }
+}
+
+/// Microseconds for which some thread waited for memory (pressure stall information: Documentation/accounting/psi.rst); 0 where the kernel does not
+/// count that. It sees what faults do not show: reclaim, and few pages of a slow disk.
+fn stalled_us(cgroup: Option<&Path>) -> u64 {
+    let of = |text: String| {
+        let line = text.lines().find(|l| l.starts_with("some "))?.to_owned();
+        line.split_once("total=")?.1.trim().parse::<u64>().ok()
+    };
+    let file = cgroup.map_or_else(|| Path::new("/proc/pressure/memory").into(), |dir| dir.join("memory.pressure"));
+    fs::read_to_string(file).ok().and_then(of).unwrap_or(0)
 }
 
 /// Pages that had to come from disk, since the machine or the control group began.
@@ -200,5 +204,46 @@ fn memory(cgroup: Option<&Path>) -> (u64, u64) {
             (max.min(machine.0), max.saturating_sub(used).min(machine.1))
         }
         _ => machine,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meter() -> Meter {
+        Meter::new(LoadSource::default(), 1000)
+    }
+
+    #[test]
+    fn waiting_for_memory_counts_as_paging_where_the_kernel_says_so() {
+        let group = std::env::temp_dir().join(format!("pando-pressure-{}", std::process::id()));
+        fs::create_dir_all(&group).unwrap();
+        assert_eq!(stalled_us(Some(&group)), 0, "a kernel without it");
+        let text =
+            "some avg10=1.00 avg60=0.00 avg300=0.00 total=1000000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n";
+        fs::write(group.join("memory.pressure"), text).unwrap();
+        let stalled = stalled_us(Some(&group));
+        assert_eq!(stalled, 1_000_000);
+        fs::remove_dir_all(group).unwrap();
+        let (mut waits, mut faults, mut neither) = (meter(), meter(), meter());
+        for now in [0, stalled] {
+            waits.paging(0, now);
+            faults.paging(now / FAULT_US, 0);
+            neither.paging(9, 9);
+        }
+        assert!(waits.paging > 0.0 && faults.paging > 0.0 && neither.paging == 0.0);
+    }
+
+    #[test]
+    fn memory_that_goes_is_seen_to_go_and_for_a_while_after_that() {
+        let mut meter = meter();
+        meter.fall(1 << 30);
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        meter.fall(1 << 29);
+        let fast = meter.falling();
+        assert!(fast > 1 << 29, "{fast}");
+        meter.fall(1 << 29);
+        assert_eq!(meter.falling(), fast / 2);
     }
 }
