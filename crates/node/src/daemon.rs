@@ -371,6 +371,7 @@ async fn tend(node: Arc<Node>, keeper: Arc<Mutex<Keeper>>) {
         *node.load.lock().unwrap_or_else(PoisonError::into_inner) = load;
         node.cluster.set_load(load);
         node.prune();
+        balancing::miss(&node);
         node.slots.prune();
     }
 }

@@ -280,7 +280,7 @@ fn balanced(mut words: Words) -> Result<balance::Wanted> {
         nodes: words.value("--nodes")?.map_or(Ok(4), |n| count(&n))?,
         seed: whole(words.number("--seed")?, 1),
         seeds: whole(words.number("--seeds")?, 1).max(1),
-        seconds: words.number("--seconds")?.unwrap_or(if short { 20.0 } else { 40.0 }),
+        seconds: words.number("--seconds")?.unwrap_or(if short { 20.0 } else { 60.0 }),
         set,
     };
     words.word("what to measure")?;

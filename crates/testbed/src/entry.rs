@@ -1,9 +1,10 @@
-//! Stepping into a node: its network namespace, its control groups, its environment.
+//! Stepping into a node: its network namespace, its control groups, its CPU, its environment.
 
 use crate::cgroup;
 use crate::error::{Context, Error, Result};
 use crate::place::{ENV_DIR, ENV_NAME, ENV_NODE, Plan};
-use crate::sys;
+use crate::{seat, sys};
+use pando_kernel::affinity;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -19,6 +20,7 @@ pub struct Entry {
     user: Option<File>,
     network: OwnedFd,
     doors: Vec<File>,
+    cpu: Option<usize>,
 }
 
 impl Entry {
@@ -33,19 +35,25 @@ impl Entry {
             return Err(Error::HolderGone(plan.name.clone()));
         }
         let user = if plan.user_namespace { user_namespace(holding.pid)? } else { None };
-        Ok(Entry { user, network: network.into(), doors: cgroup::doors(&plan.node_cgroups(node)) })
+        let cpu = affinity::allowed(holding.pid).ok().and_then(|cpus| seat::of(&plan.shape, index, &cpus));
+        Ok(Entry { user, network: network.into(), doors: cgroup::doors(&plan.node_cgroups(node)), cpu })
     }
 
     /// For the holder itself, which has the namespace open and is in the right user namespace.
     pub fn inside(plan: &Plan, node: &str, network: &OwnedFd) -> Result<Entry> {
         let network = network.try_clone().context("duplicate a namespace descriptor")?;
-        Ok(Entry { user: None, network, doors: cgroup::doors(&plan.node_cgroups(node)) })
+        let cpu = affinity::allowed(0)
+            .ok()
+            .and_then(|cpus| plan.index(node).ok().and_then(|i| seat::of(&plan.shape, i, &cpus)));
+        Ok(Entry { user: None, network, doors: cgroup::doors(&plan.node_cgroups(node)), cpu })
     }
 
     /// Steps in, for good. Async-signal-safe: allocates nothing, so it may run between fork and exec.
     pub fn step_in(&self) -> io::Result<()> {
         // A door that does not open only costs the limit; `up` has said so.
         self.doors.iter().for_each(|door| drop(cgroup::enter(door)));
+        // Where this is not to be had processes of one node get less alike; that is all.
+        self.cpu.map(affinity::only).transpose().ok();
         if let Some(user) = &self.user {
             sys::setns(user.as_raw_fd(), libc::CLONE_NEWUSER)?;
         }

@@ -22,6 +22,7 @@ mod place;
 mod processes;
 mod relay;
 mod scratch;
+mod seat;
 mod status;
 mod sys;
 mod up;

@@ -10,17 +10,19 @@ use crate::daemon::Node;
 use crate::follow::Aim;
 use crate::moves;
 use crate::owner::{Caller, Facts};
+use crate::processes::Known;
 use crate::questions::ask;
 use crate::views::{Event, MoveRequest};
 use facts::{Key, Samples};
 use pando_balance::{Asked, Move, Other, Process, Standing, Why};
+use pando_kernel::procfs;
 use pando_migrate::control::Command;
 use pando_migrate::inspect::inspect;
 use pando_wire::message::Question;
 use promises::Promises;
 use refusals::Refusals;
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -74,6 +76,8 @@ struct State {
     unwanted: BTreeMap<(Key, String), Instant>,
     /// Threads, in thousandths, that have come since the load was measured, less those that have left.
     shift: i64,
+    /// Those that ran here when it was last looked, and how many threads of theirs wanted to, in thousandths.
+    here: BTreeMap<Key, u32>,
     /// On their way, and where to.
     going: BTreeMap<Key, String>,
     /// Sent a moment ago: when, where to, threads in thousandths, bytes.
@@ -188,6 +192,25 @@ impl Balancing {
     }
 }
 
+/// Who was here when it was last looked and is no more has ended, or was called away: its threads are no load from now on, and not only when that is
+/// measured.
+pub fn miss(node: &Node) {
+    let me = node.name();
+    let visits = |k: &&Known| k.view.role == "guest";
+    let guests: BTreeSet<Key> = node.table().all().filter(visits).map(|k| (k.view.home.clone(), k.view.pid)).collect();
+    let mut state = node.balancing.state();
+    let State { here, shift, .. } = &mut *state;
+    here.retain(|key, demand| {
+        let there = match key.0 == me {
+            // Children, too, of which the table knows nothing.
+            true => procfs::stat(key.1 as i32).is_some_and(|s| s.lives()),
+            false => guests.contains(key),
+        };
+        *shift -= if there { 0 } else { i64::from(*demand) };
+        there
+    });
+}
+
 /// A process is on its way as long as this is held, whatever becomes of the task that moves it.
 struct Journey {
     balancing: Arc<Balancing>,
@@ -233,6 +256,7 @@ fn once(node: &Arc<Node>, samples: &mut Samples) {
     let settings = &node.config.balance;
     let (name, here) = (node.name(), node.vector());
     let mut processes = facts::look(node, samples);
+    node.balancing.state().here = processes.iter().map(|p| ((p.home.clone(), p.pid), p.demand_milli)).collect();
     let members = facts::groups(node, &processes);
     groups::part(&mut processes, &members, &name);
     gather(node, &members);
@@ -305,7 +329,10 @@ async fn send(node: &Arc<Node>, m: &Move, p: &Process, _journey: Journey) {
     match &ended {
         Ok(()) => {
             state.refused.forget(&key);
-            state.shift -= i64::from(p.demand_milli);
+            // Nobody need miss it.
+            if let Some(demand) = state.here.remove(&key) {
+                state.shift -= i64::from(demand);
+            }
         }
         Err(no) => {
             tracing::info!("balance: process {} of {} {text}", key.1, key.0);

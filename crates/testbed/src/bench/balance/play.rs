@@ -38,6 +38,20 @@ enum Act {
     Leave(usize),
 }
 
+impl Act {
+    /// For people; none for what `ends_s` tells.
+    fn text(self, trial: &Trial) -> Option<String> {
+        Some(match self {
+            Act::Begin(_) => return None,
+            Act::Come(i) => format!("a user comes to n{}", trial.loads[i].node + 1),
+            Act::Go(i) => format!("a user leaves n{}", trial.loads[i].node + 1),
+            Act::Join(i) => format!("n{} joins", i + 1),
+            Act::Drain(i) => format!("n{} is drained", i + 1),
+            Act::Leave(i) => format!("n{} leaves", i + 1),
+        })
+    }
+}
+
 /// What came of a play.
 pub struct Play {
     /// As the simulator has it.
@@ -50,7 +64,7 @@ pub struct Play {
     pub lost: Vec<String>,
     /// When each process was done, seconds.
     pub ends_s: Vec<f64>,
-    /// What the nodes moved, failed to move and lost, and when.
+    /// What the nodes moved, failed to move and lost, who came and went, and when.
     pub events: Vec<String>,
 }
 
@@ -135,9 +149,14 @@ pub fn play(plan: &Plan, trial: &Trial, moves: bool, unit_ms: f64, best_s: f64) 
     let begun_ms = begun.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis()) as f64;
     let line = |(_, e): &(String, Event)| {
         let at = (e.time_ms as f64 - begun_ms) / 1000.0;
-        matches!(e.kind.as_str(), "move" | "failed" | "lost").then(|| format!("{at:.1} s: {}", e.text))
+        matches!(e.kind.as_str(), "move" | "failed" | "lost").then(|| (at, e.text.clone()))
     };
-    let events = happened.iter().filter_map(line).collect();
+    let ended_s = ends.iter().max().map_or(0.0, |us| *us as f64 / 1e6);
+    let done = acts.iter().map(|(at, act)| (*at as f64 / 1e6, act)).filter(|(at, _)| *at < ended_s);
+    let mut events: Vec<(f64, String)> = done.filter_map(|(at, act)| Some((at, act.text(trial)?))).collect();
+    events.extend(happened.iter().filter_map(line));
+    events.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let events = events.into_iter().map(|(at, text)| format!("{at:.1} s: {text}")).collect();
     Ok(Play { outcome, results, starved: watch.starved(), lost, ends_s, events })
 }
 
