@@ -185,8 +185,10 @@ fn memory_is_ushered_before_the_node_swaps() {
     // Where only little fits, what fits goes, the largest first.
     let tight = Vector { free: keep + (150 << 20), ..node(0) };
     assert_eq!(moves(&mut [other("b", tight)]).iter().map(|m| m.process.1).collect::<Vec<_>>(), [3]);
-    let pages = Vector { paging: 99, ..node(0) };
+    let pages = Vector { paging: 99, free: keep * 2 - 1, ..node(0) };
     assert_eq!(moves(&mut [other("b", pages)]), []);
+    let reads_files = Vector { free: keep * 2, ..pages };
+    assert_eq!(moves(&mut [other("b", reads_files)]).len(), 1);
 }
 
 #[test]

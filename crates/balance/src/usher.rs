@@ -50,7 +50,8 @@ fn target(p: &Process, name: &str, others: &[Other], settings: &Settings) -> Opt
     let fits = |o: &Other| {
         let open = o.load.standing == Standing::Open || o.name == p.home && o.load.standing == Standing::Full;
         let back = p.left.as_ref().is_some_and(|(node, ago)| *node == o.name && *ago < settings.residency_ms);
-        let calm = o.load.paging < settings.paging;
+        // With that much free it reads files, and lacks nothing.
+        let calm = o.load.paging < settings.paging || o.load.free / 2 >= settings.to_keep(&o.load);
         o.name != name
             && open
             && !back

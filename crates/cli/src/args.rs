@@ -298,7 +298,7 @@ pub struct RunOptions {
     /// those in the node's configuration.
     #[arg(long, value_name = "WHEN", value_parser = children)]
     pub children: Option<Children>,
-    /// Don't wait: print its pid (to stderr, if the output goes to a file). Its input is empty; output goes on to a file or terminal, not to a pipe.
+    /// Don't wait: print its pid (to stderr, if the output goes to a file; nowhere, if both do). Its input is empty; output goes on to a file or terminal, not to a pipe.
     #[arg(short, long)]
     pub detach: bool,
     /// The program and its arguments.

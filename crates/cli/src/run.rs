@@ -75,15 +75,9 @@ pub fn run(client: &Client, mut options: RunOptions) -> i32 {
     if let Some(passing) = &passing {
         passing.to(pid);
     }
-    if options.detach {
-        // A file is to have what the program says, and nothing else.
-        match is_file(&io::stdout()) {
-            true => eprintln!("{pid}"),
-            false => println!("{pid}"),
-        }
-    }
     let place = daemon.is_ok().then_some(());
     if options.detach {
+        print_pid(pid);
         let moved = place.map_or(Ok(()), |()| settle(client, pid, options.node.as_deref(), wish));
         return moved.map_or_else(|text| complain(&text), |()| 0);
     }
@@ -157,6 +151,15 @@ fn tell_loss(client: &Client, home: &str, pid: u32, begun: SystemTime) {
             return;
         }
         std::thread::sleep(STEP * 10);
+    }
+}
+
+/// A file is to have what the program says, and nothing else.
+fn print_pid(pid: u32) {
+    match (is_file(&io::stdout()), is_file(&io::stderr())) {
+        (false, _) => println!("{pid}"),
+        (true, false) => eprintln!("{pid}"),
+        (true, true) => {}
     }
 }
 

@@ -362,16 +362,15 @@ async fn tend(node: Arc<Node>, keeper: Arc<Mutex<Keeper>>) {
         ticks.tick().await;
         let load = tokio::task::block_in_place(|| {
             keep(&keeper, &node);
-            meter.shift(node.balancing.take_shift());
+            node.prune();
+            balancing::miss(&node);
             let guests = node.table().guests();
-            let load = meter.measure(guests);
+            let load = meter.measure(guests, node.balancing.come_and_gone());
             node.falling.store(meter.falling(), Ordering::Relaxed);
             Load { standing: standing(&node, &load), ..load }
         });
         *node.load.lock().unwrap_or_else(PoisonError::into_inner) = load;
         node.cluster.set_load(load);
-        node.prune();
-        balancing::miss(&node);
         node.slots.prune();
     }
 }

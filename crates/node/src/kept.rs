@@ -50,19 +50,15 @@ pub struct Keeper {
 
 /// What the file says. One that can't be read is put aside: what an administrator has said must not get lost unseen.
 fn read(file: &Path) -> Kept {
-    let bytes = match std::fs::read(file) {
-        Ok(bytes) => bytes,
+    let read = match std::fs::read(file) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Kept::default(),
-        Err(e) => {
-            tracing::error!("{} can't be read, so nothing of it holds: {e}", file.display());
-            return Kept::default();
-        }
+        read => read.map_err(|e| e.to_string()),
     };
-    serde_json::from_slice(&bytes).unwrap_or_else(|e| {
+    read.and_then(|bytes| serde_json::from_slice(&bytes).map_err(|e| e.to_string())).unwrap_or_else(|why| {
         let aside = file.with_extension("damaged");
         let moved = std::fs::rename(file, &aside).map_or_else(|e| e.to_string(), |()| aside.display().to_string());
         let lost = "wishes, moves by hand and `pando drain` must be said again";
-        tracing::error!("{} is damaged ({e}): {lost}; it is kept as {moved}", file.display());
+        tracing::error!("{} can't be read or is damaged ({why}): {lost}; it is kept as {moved}", file.display());
         Kept::default()
     })
 }

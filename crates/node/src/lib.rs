@@ -35,6 +35,7 @@ mod presence;
 mod processes;
 mod questions;
 mod reports;
+mod runnable;
 mod seats;
 mod speed;
 pub mod sys;

@@ -3,15 +3,12 @@
 
 use crate::config::LoadSource;
 use crate::owner::is_pandos;
-use pando_balance::Smooth;
+use crate::runnable::Runnable;
 use pando_wire::message::{Load, Standing};
-use std::collections::VecDeque;
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-/// What is counted at one instant is chance: the mean of so many counts is taken for what runs.
-const COUNTS: usize = 4;
 /// Weight of a new figure in the smoothed rate of paging.
 const WEIGHT: f64 = 0.15;
 /// Waiting for memory for so long is as bad as a page that comes from disk, microseconds.
@@ -26,9 +23,7 @@ pub struct Meter {
     source: LoadSource,
     cpus: f64,
     speed: u32,
-    /// The last counts of runnable threads, in thousandths.
-    counts: VecDeque<i64>,
-    smooth: Smooth,
+    runnable: Runnable,
     counted: Option<Instant>,
     /// Pages that came from disk, and microseconds for which somebody waited for memory.
     waits: Option<(Instant, u64, u64)>,
@@ -43,32 +38,26 @@ impl Meter {
         let machine = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         let limited = source.cgroup.as_deref().and_then(cgroup_cpus);
         let cpus = source.cpus.or(limited).unwrap_or_else(|| f64::from(machine)).clamp(0.01, 1e6);
-        let (counts, smooth) = (VecDeque::new(), Smooth::default());
-        Meter { source, cpus, speed, counts, smooth, counted: None, waits: None, paging: 0.0, free: None, falling: 0.0 }
-    }
-
-    /// Processes have come (or gone) that want so much, thousandths of a thread: that is known at once, and not only when it is counted.
-    pub fn shift(&mut self, milli: i64) {
-        self.counts.iter_mut().for_each(|c| *c = (*c + milli).max(0));
-        self.smooth.shift(milli);
-    }
-
-    fn count(&mut self, runnable: f64) {
-        if self.counts.len() >= COUNTS {
-            self.counts.pop_front();
+        Meter {
+            source,
+            cpus,
+            speed,
+            runnable: Runnable::default(),
+            counted: None,
+            waits: None,
+            paging: 0.0,
+            free: None,
+            falling: 0.0,
         }
-        self.counts.push_back((runnable * 1000.0) as i64);
-        let mean = self.counts.iter().sum::<i64>() / self.counts.len() as i64;
-        let now = Instant::now();
-        let since = self.counted.replace(now).map_or_else(Default::default, |before| now.duration_since(before));
-        self.smooth.count(since, u32::try_from(mean).unwrap_or(u32::MAX));
     }
 
-    /// The load now; whom the node takes in is not for this to say.
-    pub fn measure(&mut self, guests: u32) -> Load {
+    /// The load now; whom the node takes in is not for this to say. `come` and `gone`: threads, in thousandths, that did so since the last time.
+    pub fn measure(&mut self, guests: u32, (come, gone): (i64, i64)) -> Load {
         let cgroup = self.source.cgroup.as_deref();
         let runnable = cgroup.map_or_else(machine_runnable, cgroup_runnable);
-        self.count(runnable);
+        let now = Instant::now();
+        let since = self.counted.replace(now).map_or_else(Default::default, |before| now.duration_since(before));
+        self.runnable.count(since, (runnable * 1000.0) as i64, come, gone);
         let cgroup = self.source.cgroup.as_deref();
         let group = self.source.memory_cgroup.as_deref().or(cgroup);
         let ((memory, free), faults, stalled_us) = (memory(group), major_faults(group), stalled_us(group));
@@ -78,7 +67,7 @@ impl Meter {
             cpus_milli: (self.cpus * 1000.0) as u32,
             reserved_milli: 0,
             speed: self.speed,
-            runnable_milli: self.smooth.milli(),
+            runnable_milli: self.runnable.milli(),
             memory,
             free,
             paging,
@@ -233,6 +222,8 @@ mod tests {
             neither.paging(9, 9);
         }
         assert!(waits.paging > 0.0 && faults.paging > 0.0 && neither.paging == 0.0);
+        // Within what passes between two calls.
+        assert!(((waits.paging / faults.paging).ln()).abs() < 3.0, "{} {}", waits.paging, faults.paging);
     }
 
     #[test]

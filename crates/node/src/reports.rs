@@ -217,6 +217,9 @@ fn move_done(node: &Arc<Node>, key: &Key, request: u64, result: Result<MoveRecor
     }
     if let Ok(record) = &result {
         node.table().moved(key, record.clone());
+        if record.from == node.name() {
+            node.balancing.left(key);
+        }
     }
     node.engine.answer(request, result.map_err(Failure::Said));
 }

@@ -3,6 +3,7 @@
 
 pub mod facts;
 mod groups;
+mod present;
 mod promises;
 mod refusals;
 
@@ -19,6 +20,7 @@ use pando_kernel::procfs;
 use pando_migrate::control::Command;
 use pando_migrate::inspect::inspect;
 use pando_wire::message::Question;
+use present::Present;
 use promises::Promises;
 use refusals::Refusals;
 use std::collections::btree_map::Entry;
@@ -74,10 +76,7 @@ struct State {
     refused: Refusals,
     /// Not wanted at a target, and since when.
     unwanted: BTreeMap<(Key, String), Instant>,
-    /// Threads, in thousandths, that have come since the load was measured, less those that have left.
-    shift: i64,
-    /// Those that ran here when it was last looked, and how many threads of theirs wanted to, in thousandths.
-    here: BTreeMap<Key, u32>,
+    present: Present,
     /// On their way, and where to.
     going: BTreeMap<Key, String>,
     /// Sent a moment ago: when, where to, threads in thousandths, bytes.
@@ -137,13 +136,18 @@ impl Balancing {
     pub fn arrived(&self, key: &Key) {
         let mut state = self.state();
         if let Some(promised) = state.promises.kept(key) {
-            state.shift += i64::from(promised.demand_milli);
+            state.present.came(promised.demand_milli);
         }
     }
 
-    /// Threads, in thousandths, that have come or left since the last time that this was asked.
-    pub fn take_shift(&self) -> i64 {
-        std::mem::take(&mut self.state().shift)
+    /// A process has ended here, or is elsewhere now.
+    pub fn left(&self, key: &Key) {
+        self.state().present.left(key);
+    }
+
+    /// Threads, in thousandths, that have come and gone since the last time that this was asked.
+    pub fn come_and_gone(&self) -> (i64, i64) {
+        self.state().present.take()
     }
 
     /// The other nodes, as far as is known, with what was sent there a moment ago: it is there, whatever has been heard.
@@ -192,23 +196,18 @@ impl Balancing {
     }
 }
 
-/// Who was here when it was last looked and is no more has ended, or was called away: its threads are no load from now on, and not only when that is
-/// measured.
+/// Who was here when it was last looked and is no more has ended, or was called away.
 pub fn miss(node: &Node) {
     let me = node.name();
     let visits = |k: &&Known| k.view.role == "guest";
     let guests: BTreeSet<Key> = node.table().all().filter(visits).map(|k| (k.view.home.clone(), k.view.pid)).collect();
-    let mut state = node.balancing.state();
-    let State { here, shift, .. } = &mut *state;
-    here.retain(|key, demand| {
-        let there = match key.0 == me {
-            // Children, too, of which the table knows nothing.
-            true => procfs::stat(key.1 as i32).is_some_and(|s| s.lives()),
-            false => guests.contains(key),
-        };
-        *shift -= if there { 0 } else { i64::from(*demand) };
-        there
-    });
+    let is_there = |key: &Key| match key.0 == me {
+        // Children, too, of which the table knows nothing.
+        true => procfs::stat(key.1 as i32).is_some_and(|s| s.lives()),
+        false => guests.contains(key),
+    };
+    let all = node.balancing.state().present.keys();
+    all.iter().filter(|key| !is_there(key)).for_each(|key| node.balancing.left(key));
 }
 
 /// A process is on its way as long as this is held, whatever becomes of the task that moves it.
@@ -256,7 +255,12 @@ fn once(node: &Arc<Node>, samples: &mut Samples) {
     let settings = &node.config.balance;
     let (name, here) = (node.name(), node.vector());
     let mut processes = facts::look(node, samples);
-    node.balancing.state().here = processes.iter().map(|p| ((p.home.clone(), p.pid), p.demand_milli)).collect();
+    {
+        let mut state = node.balancing.state();
+        let State { present, going, .. } = &mut *state;
+        let found = processes.iter().map(|p| ((p.home.clone(), p.pid), p.demand_milli));
+        present.looked(found, |key| going.contains_key(key));
+    }
     let members = facts::groups(node, &processes);
     groups::part(&mut processes, &members, &name);
     gather(node, &members);
@@ -327,13 +331,7 @@ async fn send(node: &Arc<Node>, m: &Move, p: &Process, _journey: Journey) {
     node.balancing.note_done(&key, text.clone());
     let mut state = node.balancing.state();
     match &ended {
-        Ok(()) => {
-            state.refused.forget(&key);
-            // Nobody need miss it.
-            if let Some(demand) = state.here.remove(&key) {
-                state.shift -= i64::from(demand);
-            }
-        }
+        Ok(()) => state.refused.forget(&key),
         Err(no) => {
             tracing::info!("balance: process {} of {} {text}", key.1, key.0);
             match no {
@@ -504,6 +502,9 @@ pub async fn advised(node: &Arc<Node>, by: &str, pid: u32, to: &str, reason: &st
         (known.start_time, known.wish.clone(), known.view.moves, left, known.since.elapsed().as_millis() as u64)
     };
     let home = to == node.name();
+    if !home && node.cluster.find(to).is_none() {
+        return Err(format!("there is no node {}", crate::owner::clean(to)));
+    }
     let allowed = wish.nodes.as_ref().is_none_or(|all| all.iter().any(|n| n == to));
     if !home && (wish.home_only || !allowed) {
         return Err(format!("its user does not want it at {to}"));
