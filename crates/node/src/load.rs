@@ -61,8 +61,8 @@ impl Meter {
         let cgroup = self.source.cgroup.as_deref();
         let group = self.source.memory_cgroup.as_deref().or(cgroup);
         let ((memory, free), faults, stalled_us) = (memory(group), major_faults(group), stalled_us(group));
-        self.fall(free);
-        let paging = self.paging(faults, stalled_us);
+        self.fall(now, free);
+        let paging = self.paging(now, faults, stalled_us);
         Load {
             cpus_milli: (self.cpus * 1000.0) as u32,
             reserved_milli: 0,
@@ -81,8 +81,7 @@ impl Meter {
         self.falling as u64
     }
 
-    fn fall(&mut self, free: u64) {
-        let now = Instant::now();
+    fn fall(&mut self, now: Instant, free: u64) {
         if let Some((when, before)) = self.free {
             let rate = before.saturating_sub(free) as f64 / now.duration_since(when).as_secs_f64().max(1e-3);
             // A program that grows pauses, too.
@@ -92,8 +91,7 @@ impl Meter {
     }
 
     /// Faults a second, smoothed; or what the waiting for memory comes to, if that is more.
-    fn paging(&mut self, faults: u64, stalled_us: u64) -> u32 {
-        let now = Instant::now();
+    fn paging(&mut self, now: Instant, faults: u64, stalled_us: u64) -> u32 {
         if let Some((when, before, stalled)) = self.waits {
             let seconds = now.duration_since(when).as_secs_f64().max(1e-3);
             let waits = faults.saturating_sub(before).max(stalled_us.saturating_sub(stalled) / FAULT_US);
@@ -199,6 +197,7 @@ fn memory(cgroup: Option<&Path>) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn meter() -> Meter {
         Meter::new(LoadSource::default(), 1000)
@@ -216,25 +215,23 @@ mod tests {
         assert_eq!(stalled, 1_000_000);
         fs::remove_dir_all(group).unwrap();
         let (mut waits, mut faults, mut neither) = (meter(), meter(), meter());
-        for now in [0, stalled] {
-            waits.paging(0, now);
-            faults.paging(now / FAULT_US, 0);
-            neither.paging(9, 9);
+        let begun = Instant::now();
+        for (seconds, stalled) in [(0, 0), (1, stalled)] {
+            let now = begun + Duration::from_secs(seconds);
+            waits.paging(now, 0, stalled);
+            faults.paging(now, stalled / FAULT_US, 0);
+            neither.paging(now, 9, 9);
         }
-        assert!(waits.paging > 0.0 && faults.paging > 0.0 && neither.paging == 0.0);
-        // Within what passes between two calls.
-        assert!(((waits.paging / faults.paging).ln()).abs() < 3.0, "{} {}", waits.paging, faults.paging);
+        assert_eq!((waits.paging, faults.paging, neither.paging), (WEIGHT * 500.0, WEIGHT * 500.0, 0.0));
     }
 
     #[test]
     fn memory_that_goes_is_seen_to_go_and_for_a_while_after_that() {
-        let mut meter = meter();
-        meter.fall(1 << 30);
-        std::thread::sleep(std::time::Duration::from_millis(2));
-        meter.fall(1 << 29);
-        let fast = meter.falling();
-        assert!(fast > 1 << 29, "{fast}");
-        meter.fall(1 << 29);
-        assert_eq!(meter.falling(), fast / 2);
+        let (mut meter, begun) = (meter(), Instant::now());
+        let mut falls = |ms: u64, free: u64| {
+            meter.fall(begun + Duration::from_millis(ms), free);
+            meter.falling()
+        };
+        assert_eq!([falls(0, 4000), falls(500, 3000), falls(1000, 3000), falls(1500, 3500)], [0, 2000, 1000, 500]);
     }
 }
