@@ -1,12 +1,13 @@
-/* inotify tells what happened to a directory, in order. (Not IN_CLOSE_WRITE: that comes with the last reference to the
- * file, and whoever looks at /proc/PID/fd at that instant has one.) */
+/* inotify tells what happened to a directory, in order. (IN_CLOSE_WRITE has a descriptor of its own: it comes with the
+ * last reference to the file, and whoever looks at /proc/PID/fd at that instant has one.) */
 #include "suite.h"
 #include <sys/inotify.h>
 int main(int argc, char **argv) {
     suite_begin(argc, argv);
     CHECK(mkdir("watched", 0755) == 0);
     int fd = inotify_init1(IN_NONBLOCK), watch = inotify_add_watch(fd, "watched", IN_CREATE | IN_MOVE | IN_DELETE | IN_MODIFY);
-    CHECK(fd >= 0 && watch >= 0);
+    int closes = inotify_init1(IN_NONBLOCK), closing = inotify_add_watch(closes, "watched", IN_CLOSE_WRITE);
+    CHECK(fd >= 0 && watch >= 0 && closes >= 0 && closing >= 0);
     char buffer[4096] __attribute__((aligned(8)));
     uint32_t want[] = {IN_CREATE, IN_MODIFY, IN_MOVED_FROM, IN_MOVED_TO, IN_DELETE};
     while (going_on()) {
@@ -24,6 +25,11 @@ int main(int argc, char **argv) {
             at += sizeof *event + event->len;
         }
         CHECK(at == n);
+        struct pollfd closed = {closes, POLLIN, 0};
+        CHECK(poll(&closed, 1, 5000) == 1);
+        struct inotify_event *event = (void *)buffer;
+        CHECK(read(closes, buffer, sizeof buffer) == (ssize_t)(sizeof *event + event->len));
+        CHECK(event->wd == closing && event->mask == IN_CLOSE_WRITE && strlen(event->name) == 1);
     }
     return suite_end();
 }
