@@ -116,7 +116,7 @@ fn no_move_that_is_forbidden() {
         let processes: Vec<Process> = (0..).zip(all).map(|(pid, p)| made(pid, p)).collect();
         let find = |m: &Move| &processes[m.process.1 as usize];
         let (mut one, mut two) = (before.clone(), before.clone());
-        let ushered = usher(("a", &here), &processes, &mut one, &settings);
+        let ushered = usher(("a", &here), 0, &processes, &mut one, &settings);
         let (moves, stays) = spread(("a", &here), &processes, &mut two, &settings, *chance);
         assert_eq!(moves.len() + stays.len(), processes.len());
         for m in ushered.iter().chain(&moves) {

@@ -7,6 +7,7 @@
 //! (Harchol-Balter and Downey, 1997), so `t` it is.
 
 mod admit;
+mod brake;
 mod cost;
 #[cfg(test)]
 mod fuzz;
@@ -22,6 +23,7 @@ mod vector;
 mod why;
 
 pub use admit::{Asked, Promised, Refusal, admit};
+pub use brake::{Taker, brake};
 pub use cost::{cost_ms, rate};
 pub use place::{Placed, place};
 pub use process::{Children, Process, Wish};

@@ -82,6 +82,8 @@ pub struct Process {
     pub left: Option<(String, u64)>,
     /// Resident bytes.
     pub resident: u64,
+    /// By how many bytes a second that grows.
+    pub takes: u64,
     /// Calls a second that home answers (would answer, if it is at home and that is known).
     pub calls: u32,
     /// How often it has moved.

@@ -175,13 +175,15 @@ fn memory_is_ushered_before_the_node_swaps() {
     assert!(need(&Vector { free: GB / 10 * 7, paging: 99, ..node(1) }, &settings) > 0);
     let sized = |pid, mb: u64| Process { resident: mb << 20, ..process(pid) };
     let all = [sized(1, 4000), sized(2, 700), sized(3, 100), sized(4, 0)];
-    let moves = |others: &mut [Other]| usher(("a", &short), &all, others, &settings);
+    let moves = |others: &mut [Other]| usher(("a", &short), 0, &all, others, &settings);
     let m = moves(&mut [other("b", node(9)), other("c", node(5))]);
     assert_eq!(
         m.iter().map(|m| (m.process.1, m.to.as_str())).collect::<Vec<_>>(),
         [(2, "c")],
         "the smallest that is enough"
     );
+    let still = |coming| usher(("a", &short), coming, &all, &mut [other("c", node(5))], &settings).len();
+    assert_eq!((still(300 << 20), still(500 << 20)), (1, 0), "for what comes back anyhow nobody has to leave");
     // Where only little fits, what fits goes, the largest first.
     let tight = Vector { free: keep + (150 << 20), ..node(0) };
     assert_eq!(moves(&mut [other("b", tight)]).iter().map(|m| m.process.1).collect::<Vec<_>>(), [3]);

@@ -13,15 +13,17 @@ pub fn need(here: &Vector, settings: &Settings) -> u64 {
 }
 
 /// The moves that give this node its memory back: the smallest process that is large enough, or the largest one there is, and so on.
-/// What is decided is noted in `others`.
+/// `coming`: bytes that will be free in a moment anyhow, because their processes have left. What is decided is noted in `others`.
 pub fn usher(
     (name, here): (&str, &Vector),
+    coming: u64,
     processes: &[Process],
     others: &mut [Other],
     settings: &Settings,
 ) -> Vec<Move> {
     let mut look = Look::default();
-    let (mut lacks, mut node) = (need(here, settings), *here);
+    let mut node = here.with_memory(-i64::try_from(coming).unwrap_or(i64::MAX));
+    let mut lacks = need(&node, settings);
     let mut left: Vec<&Process> = processes.iter().filter(|p| may_leave(p, settings)).collect();
     left.sort_by_key(|p| p.resident);
     while lacks > 0 && look.moves.len() < settings.at_once {

@@ -257,6 +257,18 @@ impl Tracee {
         }
     }
 
+    /// A stop, if there is one now; never an end: that is left to whoever is the parent, which may be another part of this very program.
+    pub fn stopped(self) -> io::Result<Option<Stop>> {
+        // SAFETY: all-zero is a valid siginfo_t.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        let flags = libc::WSTOPPED | libc::WNOHANG | libc::__WALL;
+        // SAFETY: `info` is a valid siginfo_t.
+        check(i64::from(unsafe { libc::waitid(libc::P_PID, self.tid as u32, &raw mut info, flags) }))?;
+        // SAFETY: waitid fills in a child's siginfo; where nothing has changed pid and status stay 0.
+        let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
+        Ok((pid != 0).then(|| decode(status << 8 | 0x7f)))
+    }
+
     /// A first thread that has been killed says so only after all others have been waited for, which whoever waits for it does not do.
     fn is_dead(self) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.tid)).unwrap_or_default();

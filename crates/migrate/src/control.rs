@@ -265,4 +265,9 @@ pub enum Command {
         /// Why.
         reason: String,
     },
+    /// This node is nearly out of memory: nobody runs (guest only).
+    StandStill {
+        /// For so long, unless this is said again; 0: all go on.
+        ms: u64,
+    },
 }

@@ -3,6 +3,7 @@
 //! `docs/engine.md` has the design in one page.
 
 mod area;
+pub mod brake;
 pub mod channel;
 pub mod control;
 pub mod cpu;

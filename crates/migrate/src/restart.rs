@@ -1,7 +1,9 @@
 //! What becomes of a system call that a stop of ours has broken off.
 
 use pando_kernel::memory::ProcessMemory;
+use pando_kernel::procfs;
 use pando_kernel::ptrace::Registers;
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 /// ERESTARTSYS: made again, unless a handler without SA_RESTART runs.
@@ -19,6 +21,9 @@ pub const CODES: [i64; 4] = [SYS, NOINTR, NOHAND, BLOCK];
 const SHORT_WAIT: u64 = 100_000_000;
 /// FUTEX_PRIVATE_FLAG and FUTEX_CLOCK_REALTIME.
 const FUTEX_FLAGS: u64 = 128 | 256;
+
+/// Numbers of `/dev/zero`, `/dev/random` and `/dev/urandom`, which look for signals after each page.
+const ENDLESS: [u64; 3] = [libc::makedev(1, 5), libc::makedev(1, 8), libc::makedev(1, 9)];
 
 /// `r` are those of a thread that was stopped on its way out of a call: it shall go on as if it had not been stopped.
 pub fn make_good(memory: &ProcessMemory, r: &mut Registers) {
@@ -39,6 +44,30 @@ pub fn make_good(memory: &ProcessMemory, r: &mut Registers) {
         } else {
             r.rax = NOINTR as u64;
         }
+    }
+}
+
+/// Has a stop made a transfer of `pid` short that blocks until all is through?
+pub(crate) fn is_cut_short(pid: i32, nr: u64, args: &[u64; 6], result: i64) -> bool {
+    let transfers = [libc::SYS_write, libc::SYS_sendto, libc::SYS_recvfrom].contains(&(nr as i64));
+    let waits_for_all = nr as i64 != libc::SYS_recvfrom || args[3] as i32 & libc::MSG_WAITALL != 0;
+    transfers && waits_for_all && (result as u64) < args[2] && blocks(pid, args[0] as i32)
+}
+
+fn blocks(pid: i32, fd: i32) -> bool {
+    procfs::descriptor_flags(pid, fd).is_some_and(|f| f & libc::O_NONBLOCK == 0)
+}
+
+/// Has a stop made a read of `pid` short that can be made again, whole, since nothing was taken from anywhere?
+pub(crate) fn gives_the_same_again(pid: i32, nr: u64, args: &[u64; 6], result: i64) -> bool {
+    let endless = |fd: u64| {
+        let file = std::fs::metadata(format!("/proc/{pid}/fd/{}", fd as i32));
+        file.is_ok_and(|m| ENDLESS.contains(&m.rdev()))
+    };
+    match nr as i64 {
+        libc::SYS_getrandom => (result as u64) < args[1],
+        libc::SYS_read | libc::SYS_pread64 => (result as u64) < args[2] && endless(args[0]),
+        _ => false,
     }
 }
 

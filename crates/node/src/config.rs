@@ -221,6 +221,8 @@ pub struct Test {
     pub release: bool,
     /// The processes that this node sees are taken for all there are, though it is in a pid namespace.
     pub whole_machine: bool,
+    /// All processes that are known here stand still for moments, whatever memory there is.
+    pub still: bool,
 }
 
 impl Default for Config {

@@ -289,6 +289,9 @@ async fn live(place: Place, mut config: Config) -> Result<(), DaemonError> {
     tokio::spawn(watch::keep(node.clone()));
     doubt(node.config.clone());
     tokio::spawn(balancing::keep(node.clone()));
+    if node.config.test.still {
+        tokio::spawn(balancing::brakes::exercise(node.clone()));
+    }
     tokio::spawn(api::serve(node.clone(), api_socket));
     let (name, addr) = (node.name(), node.cluster.me().addr);
     let (mode, cluster) = (node.place.mode.as_str(), &node.identity.cluster);

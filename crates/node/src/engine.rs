@@ -141,9 +141,18 @@ impl Engine {
 
     /// The deputy of a process, if it is connected.
     pub fn deputy(&self, key: &Key) -> Option<mpsc::Sender<Command>> {
+        self.helper("deputy", key)
+    }
+
+    /// The helper of a guest here, if it is connected.
+    pub fn guest(&self, key: &Key) -> Option<mpsc::Sender<Command>> {
+        self.helper("guest", key)
+    }
+
+    fn helper(&self, role: &str, key: &Key) -> Option<mpsc::Sender<Command>> {
         let contacts = lock(&self.contacts);
         // The latest: an older one may not have noticed yet that it is gone.
-        let found = contacts.values().rev().find(|c| c.role == "deputy" && c.key == *key);
+        let found = contacts.values().rev().find(|c| c.role == role && c.key == *key);
         found.map(|c| c.orders.clone())
     }
 }

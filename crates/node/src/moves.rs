@@ -107,6 +107,8 @@ pub async fn perform(node: &Arc<Node>, caller: Caller, request: &MoveRequest) ->
     let Some(_moving) = node.engine.begin(pid) else {
         return Err(Refused::Conflict(format!("process {pid} is being moved just now: see `pando ps`")));
     };
+    let key = (node.name(), pid);
+    node.balancing.let_go(&key, &node.engine);
     // After that: where it is must not change meanwhile.
     let Some(dest) = destination(node, pid, &request.dest)? else {
         return Ok(MoveAnswer { place: node.place_of(pid), record: None });

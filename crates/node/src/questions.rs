@@ -88,8 +88,9 @@ pub fn take(node: &Arc<Node>, peer: &str, number: u64, question: Question) {
                 Ok(String::new())
             }
             Question::Decisions => decided(&node),
-            Question::Advise { pid, to, reason, must } => {
-                balancing::advised(&node, &peer, pid, &to, &reason, must).await.map(|()| String::new())
+            Question::Advise { pid, to, reason, must, bytes } => {
+                let advice = balancing::Advice { pid, to: &to, reason: &reason, must, bytes };
+                balancing::advised(&node, &peer, &advice).await.map(|()| String::new())
             }
         };
         drop(busy);

@@ -330,7 +330,7 @@ impl World {
         let before = others.clone();
         let me_named = node.name.clone();
         self.check_ages(me);
-        let mut moves = usher((&me_named, &here), &all, &mut others, &settings);
+        let mut moves = usher((&me_named, &here), 0, &all, &mut others, &settings);
         let ushered: BTreeSet<u32> = moves.iter().map(|m| m.process.1).collect();
         all.retain(|p: &Process| !ushered.contains(&p.pid));
         moves.extend(spread((&me_named, &here), &all, &mut others, &settings, chance).0);

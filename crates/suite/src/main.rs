@@ -22,6 +22,7 @@ pando-suite [NAME...] [options]     runs the programs whose names contain NAME (
   --within 'COMMAND...'             run by this command: in a container, say (split at spaces)
   --keep                            leave the testbed there at the end
   --testbed NAME                    use one that is there already
+  --config FILE                     more of the nodes' configuration, where a testbed is made
   --places NODE,NODE,home           where programs are sent (all nodes)
   --list                            only print the names
 pando-suite tree --help             any command with all its processes
@@ -39,6 +40,7 @@ struct Options {
     by_command: bool,
     keep: bool,
     testbed: Option<String>,
+    config: Option<std::path::PathBuf>,
     places: Vec<String>,
     within: Vec<String>,
     list: bool,
@@ -57,6 +59,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         by_command: false,
         keep: false,
         testbed: None,
+        config: None,
         places: Vec::new(),
         within: Vec::new(),
         list: false,
@@ -77,6 +80,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
             "--within" => options.within = value()?.split_whitespace().map(str::to_string).collect(),
             "--keep" => options.keep = true,
             "--testbed" => options.testbed = Some(value()?),
+            "--config" => options.config = Some(value()?.into()),
             "--places" => options.places = value()?.split(',').map(String::from).collect(),
             "--list" => options.list = true,
             _ if arg.starts_with('-') => return Err(format!("{arg}?\n{USAGE}")),
@@ -164,7 +168,7 @@ fn place(options: &Options) -> Result<Testbed, String> {
     let own = format!("suite-{}", std::process::id());
     let mut testbed = match &options.testbed {
         Some(name) => Testbed::existing(&pando::find()?, name)?,
-        None => Testbed::up(&pando::find()?, &own, 3, options.keep)?,
+        None => Testbed::configured(&pando::find()?, &own, 3, options.keep, options.config.as_deref())?,
     };
     testbed.by_command = options.by_command;
     testbed.places.clone_from(&options.places);

@@ -26,6 +26,11 @@ pub struct Session {
 impl Session {
     /// Opens one; none (and a loud word) where this machine can't run it. Panics where it should and does not.
     pub fn open(what: &str, moving: bool) -> Option<Session> {
+        Session::configured(what, moving, "")
+    }
+
+    /// The same with more of the nodes' configuration.
+    pub fn configured(what: &str, moving: bool, config: &str) -> Option<Session> {
         let why = program::missing_compiler().or_else(|| testbed::missing().filter(|_| moving));
         if let Some(why) = why {
             loudly(&format!("SKIPPED {what}: {why}"));
@@ -36,7 +41,10 @@ impl Session {
         let suite = Suite::new(seed).unwrap_or_else(|e| panic!("a directory for the runs: {e}"));
         let testbed = moving.then(|| {
             let name = format!("suite-{}", unique());
-            pando::find().and_then(|p| Testbed::up(&p, &name, 3, false)).unwrap_or_else(|e| panic!("testbed: {e}"))
+            let file = suite.scratch().join("nodes.toml");
+            std::fs::write(&file, config).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+            let up = |p: std::path::PathBuf| Testbed::configured(&p, &name, 3, false, Some(&file));
+            pando::find().and_then(up).unwrap_or_else(|e| panic!("testbed: {e}"))
         });
         Some(Session { suite, testbed, seed })
     }

@@ -120,6 +120,8 @@ pub enum Question {
         reason: String,
         /// It can't stay: memory is short, or the node is being emptied.
         must: bool,
+        /// Bytes of memory that it has there, which come by its home.
+        bytes: u64,
     },
     /// Take no more guests and send those away that are there; or take guests again. An administrator at the asking node wants it so.
     Drain {

@@ -80,7 +80,7 @@ fn frames_that_were_good() {
     let members = vec![member("n1"), member("n2")];
     let answer = JoinAnswer::Admitted { cluster: "pando".into(), ca: vec![4; 300], cert: vec![5; 300], members };
     let told = |who: &str| Told { who: who.into(), life: 1, number: 2, age_ms: 3, load: Load::default() };
-    let question = Question::Advise { pid: 5, to: "n3".into(), reason: "balance".into(), must: false };
+    let question = Question::Advise { pid: 5, to: "n3".into(), reason: "balance".into(), must: false, bytes: 1 << 20 };
     let good = [
         frame::encode(1, &Message::Swim(vec![6; 60])).unwrap(),
         frame::encode(1, &Message::Loads(vec![told("n1"), told("n2")])).unwrap(),

@@ -18,10 +18,10 @@ fn message() -> impl Strategy<Value = Message> {
     prop_oneof![
         prop::collection::vec(any::<u8>(), 0..100).prop_map(Message::Swim),
         prop::collection::vec(told(), 0..20).prop_map(Message::Loads),
-        (any::<u64>(), any::<u32>(), ".{0,50}", ".{0,100}", any::<bool>()).prop_map(
-            |(number, pid, to, reason, must)| Message::Ask {
+        (any::<u64>(), any::<u32>(), ".{0,50}", ".{0,100}", any::<bool>(), any::<u64>()).prop_map(
+            |(number, pid, to, reason, must, bytes)| Message::Ask {
                 number,
-                question: Question::Advise { pid, to, reason, must }
+                question: Question::Advise { pid, to, reason, must, bytes }
             }
         ),
         (any::<u64>(), ".{0,50}", any::<u32>(), any::<u64>(), any::<u32>(), any::<Option<u32>>()).prop_map(
@@ -128,7 +128,7 @@ fn counts_and_texts_have_limits() {
     assert!(Message::Swim(vec![0; MAX_PACKET + 1]).check().is_err());
     let advise = |to: String, reason: String| Message::Ask {
         number: 1,
-        question: Question::Advise { pid: 1, to, reason, must: true },
+        question: Question::Advise { pid: 1, to, reason, must: true, bytes: 0 },
     };
     assert!(
         advise("n1".into(), "x".repeat(2000)).check().is_err()

@@ -222,7 +222,8 @@ impl Guest {
     /// Lets a thread run that we have stopped for a moment, unless it is to stand still.
     pub(super) fn go_on(&mut self, tid: i32) -> Result<()> {
         let thread = &mut self.threads[tid];
-        if thread.for_home || self.paused || self.room.is_full() || self.leaving.freezing() || self.fork.is_some() {
+        let stays = self.paused || self.still.is_on() || self.room.is_full();
+        if thread.for_home || stays || self.leaving.freezing() || self.fork.is_some() {
             thread.stopped = true;
             return Ok(());
         }

@@ -2,6 +2,7 @@
 
 use super::another::special_area;
 use super::clocks;
+use super::heap::{self, Heap};
 use super::huge::Huge;
 use super::room::{self, Room};
 use super::thread::{Arriving, GuestThread, Threads};
@@ -35,7 +36,7 @@ const FIRST_UID: u32 = 0x7000_0000;
 const MAX_BEHIND_NS: i64 = 1_000_000_000;
 /// System calls that the injected code may make once the filter is in force, beside threads and private memory: only the guest's own map and timers, and what the
 /// kernel keeps for a thread.
-const HELPER_CALLS: [u32; 13] = [
+const HELPER_CALLS: [u32; 14] = [
     libc::SYS_rseq as u32,
     libc::SYS_set_robust_list as u32,
     libc::SYS_get_robust_list as u32,
@@ -45,6 +46,7 @@ const HELPER_CALLS: [u32; 13] = [
     libc::SYS_munmap as u32,
     libc::SYS_mremap as u32,
     libc::SYS_madvise as u32,
+    libc::SYS_brk as u32,
     libc::SYS_getitimer as u32,
     libc::SYS_setitimer as u32,
     libc::SYS_rt_sigaction as u32,
@@ -230,8 +232,7 @@ fn prepare(order: GuestOrder, offer: Offer, chan: Channel, plan: &Plan, layout: 
             return Err(e);
         }
     };
-    let now = Instant::now();
-    let mut threads = Threads::default();
+    let (now, mut threads) = (Instant::now(), Threads::default());
     threads.insert(GuestThread::new(offer.inner_pid, tracee));
     let files = super::files::Files::new(&order.shared, offer.uid);
     Ok(Guest {
@@ -252,6 +253,7 @@ fn prepare(order: GuestOrder, offer: Offer, chan: Channel, plan: &Plan, layout: 
         prepared: layout.areas.clone(),
         monotonic_offset: plan.monotonic_offset,
         brk: 0,
+        heap: Heap::new(),
         kernels: Vec::new(),
         deferred: super::deferred::Deferred::default(),
         caught: 0,
@@ -259,6 +261,7 @@ fn prepare(order: GuestOrder, offer: Offer, chan: Channel, plan: &Plan, layout: 
         stash: VecDeque::new(),
         seq: 0,
         paused: false,
+        still: Default::default(),
         pulls: BTreeSet::new(),
         stack_low: 0,
         vdso: (0, 0),
@@ -421,7 +424,8 @@ impl Guest {
         if contexts.first().is_none_or(|c| c.0 != self.offer.inner_pid) {
             return Err(GuestError::Protocol("a start without its first thread".into()));
         }
-        (self.brk, self.deferred.lowest_break) = (start.brk, start.brk);
+        self.brk = start.brk;
+        self.deferred.begin_at(start.brk);
         self.seq = start.calls;
         self.cpu_before_ns = start.cpu_abroad_ns;
         self.paused = start.paused;
@@ -514,6 +518,9 @@ impl Guest {
                 calls.push(call(libc::SYS_setitimer, &[which, place(&value), 0]));
             }
         }
+        // First of all, so that its result is easily found.
+        let heap = self.heap.is_possible.then(|| place(&heap::map(start.brk, self.hole)));
+        calls.splice(0..0, heap.map(heap::set_map));
         // All kinds, so that a native membarrier works as it did at home.
         calls.extend([4, 16, 64, 256].map(|command| call(libc::SYS_membarrier, &[command, 0, 0])));
         let filter = self.filter();
@@ -523,7 +530,9 @@ impl Guest {
         if bytes.len() as u64 > PAGE || self.memory.write(scratch, &bytes) != bytes.len() {
             return Err(GuestError::Protocol("too many signal handlers for the scratch page".into()));
         }
-        self.inject_and_listen(base, &calls)
+        let results = self.inject_and_listen(base, &calls)?;
+        self.heap.native = heap.is_some() && results.first() == Some(&0);
+        Ok(())
     }
 
     fn filter(&self) -> Vec<notify::Instruction> {
@@ -535,7 +544,7 @@ impl Guest {
 
     fn none_failed(&self, calls: &[Call], results: &[i64]) -> Result<()> {
         for (c, result) in calls.iter().zip(results) {
-            let optional = [libc::SYS_sigaltstack, libc::SYS_membarrier].contains(&(c.nr as i64));
+            let optional = [libc::SYS_sigaltstack, libc::SYS_membarrier, libc::SYS_prctl].contains(&(c.nr as i64));
             if (-4095..0).contains(result) && !optional {
                 let e = std::io::Error::from_raw_os_error(-*result as i32);
                 return Err(GuestError::Protocol(format!("{} in the new guest: {e}", pando_calls::name(c.nr))));
@@ -545,14 +554,14 @@ impl Guest {
     }
 
     /// The last one of the calls installs the filter.
-    fn inject_and_listen(&mut self, base: &Registers, calls: &[Call]) -> Result<()> {
+    fn inject_and_listen(&mut self, base: &Registers, calls: &[Call]) -> Result<Vec<i64>> {
         let results = self.inject(base, calls)?;
         self.none_failed(calls, &results)?;
         let fd = results.last().copied().unwrap_or(-1) as i32;
         let handle = at("pidfd", pidfd::open(self.body.pid))?;
         self.listener = Some(Listener::new(at("take the listener", pidfd::getfd(&handle, fd))?));
         self.inject(base, &[call(libc::SYS_close, &[fd as u64])])?;
-        Ok(())
+        Ok(results)
     }
 }
 

@@ -35,6 +35,8 @@ pub(super) struct Deferred {
     pub most: u64,
     /// The lowest break that home is known to allow.
     pub lowest_break: u64,
+    /// The break that home has when it has made all that it was told.
+    pub told_break: u64,
     /// Areas that the kernel here has counted, and the calls made since: none has been counted yet.
     counted: Option<(usize, usize)>,
 }
@@ -45,9 +47,41 @@ impl Deferred {
         if new.nr as i64 == libc::SYS_munmap && self.takes_back(&new) {
             return;
         }
+        if new.nr as i64 == libc::SYS_brk && self.goes_on(new.args[0]) {
+            return;
+        }
         if self.calls.last() != Some(&new) {
             self.calls.push(new);
         }
+    }
+
+    /// The break was at `brk` when home heard all.
+    pub fn begin_at(&mut self, brk: u64) {
+        (self.lowest_break, self.told_break) = (brk, brk);
+    }
+
+    /// The last call was one for the break, too, and this one makes it void: what came with it home has not heard of, or more goes.
+    fn goes_on(&mut self, brk: u64) -> bool {
+        let is_break = |c: &&MapCall| c.nr as i64 == libc::SYS_brk;
+        let Some(last) = self.calls.last().filter(is_break).map(|c| c.args[0]) else { return false };
+        let earlier = self.calls.iter().rev().filter(is_break).nth(1).map_or(self.told_break, |c| c.args[0]);
+        // What goes and comes again is empty then: home must make both.
+        if last < earlier && brk > last {
+            return false;
+        }
+        self.calls.pop();
+        if brk != earlier {
+            self.calls.push(MapCall { nr: libc::SYS_brk as u32, args: [brk, 0, 0, 0] });
+        }
+        true
+    }
+
+    /// All that home has to hear.
+    fn take(&mut self) -> Vec<MapCall> {
+        let breaks = self.calls.iter().rev().find(|c| c.nr as i64 == libc::SYS_brk);
+        self.told_break = breaks.map_or(self.told_break, |c| c.args[0]);
+        self.urgent = false;
+        std::mem::take(&mut self.calls)
     }
 
     /// Home has not heard of the mapping that goes: nothing of it need be told.
@@ -73,6 +107,8 @@ enum Way {
     Answer(u64),
     /// The guest's kernel runs it as it is.
     AsItIs,
+    /// The same for the break.
+    Break,
     /// This one, with this result.
     Instead(Call, u64),
 }
@@ -115,6 +151,11 @@ impl Guest {
                 }
                 self.note_deferred(held, 0)?;
                 self.threads[tid].changing = Some((held.args[0], page_ceil(held.args[0] + held.args[1])));
+                self.run_natively(tid, held)?;
+            }
+            Way::Break => {
+                self.break_natively(tid, held)?;
+                self.note_deferred(held, held.args[0])?;
                 self.run_natively(tid, held)?;
             }
             Way::Instead(wanted, ret) => self.make_instead(tid, held, &wanted, ret)?,
@@ -172,6 +213,11 @@ impl Guest {
         if wanted > TOP || new.abs_diff(old) > self.deferred.most {
             return None;
         }
+        // What is too much for this kernel home judges, and this kernel never makes one again.
+        let way = |instead: Call| match self.heap.native {
+            true => self.breaks_natively(wanted).then_some(Way::Break),
+            false => Some(Way::Instead(instead, wanted)),
+        };
         match old.cmp(&new) {
             // Where it may not go below, only home knows.
             _ if wanted < self.deferred.lowest_break => None,
@@ -180,11 +226,11 @@ impl Guest {
                 let clear = self.areas.within(old, new + HUGE).is_empty() && self.is_clear(old, new + HUGE);
                 let flags = OWN | (libc::MAP_FIXED_NOREPLACE | libc::MAP_NORESERVE) as u64;
                 let map = call(libc::SYS_mmap, &[old, new - old, RW, flags, u64::MAX, 0]);
-                clear.then_some(Way::Instead(map, wanted))
+                way(map).filter(|_| clear)
             }
             std::cmp::Ordering::Greater => {
                 let unmap = call(libc::SYS_munmap, &[new, old - new]);
-                (self.is_local(new, old)).then_some(Way::Instead(unmap, wanted))
+                way(unmap).filter(|_| self.is_local(new, old))
             }
         }
     }
@@ -304,8 +350,7 @@ impl Guest {
         if self.deferred.calls.is_empty() {
             return Ok(());
         }
-        self.deferred.urgent = false;
-        let calls = std::mem::take(&mut self.deferred.calls);
+        let calls = self.deferred.take();
         self.send(&Up::Mapped(calls), &[])
     }
 
@@ -366,6 +411,30 @@ mod tests {
         let other = map(0x90000, 0x1000);
         assert_eq!(after(&[map(0x10000, 0x4000), protect(0x11000), other, unmap(0x10000, 0x4000)]), [other]);
         assert_eq!(after(&[map(0x10000, 0x4000), unmap(0x10000, 0x4000), other]), [other]);
+    }
+
+    #[test]
+    fn a_break_that_comes_and_goes_is_not_told() {
+        let brk = |to: u64| MapCall { nr: libc::SYS_brk as u32, args: [to, 0, 0, 0] };
+        let told = |breaks: &[u64]| -> Vec<u64> {
+            let mut deferred = Deferred::default();
+            deferred.begin_at(100);
+            breaks.iter().for_each(|to| deferred.push(brk(*to)));
+            deferred.take().iter().map(|c| c.args[0]).collect()
+        };
+        assert!(told(&[200, 100]).is_empty());
+        assert_eq!((told(&[200, 300]), told(&[200, 150]), told(&[200, 50])), (vec![300], vec![150], vec![50]));
+        assert_eq!((told(&[50, 20]), told(&[50, 20, 20])), (vec![20], vec![20]));
+        assert_eq!(told(&[50, 100]), [50, 100], "it is empty now");
+        assert_eq!(told(&[50, 100, 200, 100, 50]), [50]);
+        // What comes between may lie there.
+        let mut deferred = Deferred::default();
+        deferred.begin_at(100);
+        [brk(0x20000), unmap(0x10000, 0x1000), brk(100)].into_iter().for_each(|c| deferred.push(c));
+        assert_eq!(deferred.take(), [brk(0x20000), unmap(0x10000, 0x1000), brk(100)]);
+        deferred.push(brk(50));
+        deferred.push(brk(100));
+        assert_eq!(deferred.take(), [brk(50), brk(100)]);
     }
 
     #[test]

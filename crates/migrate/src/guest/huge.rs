@@ -153,7 +153,7 @@ impl Huge {
 
 impl Guest {
     fn may_make_huge_pages(&self) -> bool {
-        matches!(self.leaving, Leaving::No) && !self.paused && !self.map_is_changing()
+        matches!(self.leaving, Leaving::No) && !self.paused && !self.still.is_on() && !self.map_is_changing()
     }
 
     /// When there is something to do for huge pages.

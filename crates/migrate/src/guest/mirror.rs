@@ -55,12 +55,18 @@ impl Guest {
             return Err(GuestError::Protocol(format!("{name} that changes {len:#x} bytes at {start:#x}")));
         }
         self.huge.map_changes(held.nr, &self.changed(held, ret as u64));
+        if held.nr == libc::SYS_brk as u64 {
+            self.deferred.told_break = ret as u64;
+        }
         let calls = self.mirrored(held, ret as u64)?;
+        let breaks = held.nr == libc::SYS_brk as u64 && !calls.is_empty();
         if calls.is_empty() {
             self.after_mirror(held, ret as u64)?;
             return self.answer(held.id, ret);
         }
         self.finish_changing(&self.changed(held, ret as u64))?;
+        self.finish_breaking()?;
+        let natively = if breaks { self.mirrored_break(ret as u64) } else { None };
         self.get_out(tid, held, ret)?;
         let tracee = self.threads[tid].tracee;
         let regs = at("registers", tracee.registers())?;
@@ -68,9 +74,17 @@ impl Guest {
         at("mask", tracee.set_signal_mask(inject::QUIET))?;
         let mut faults = Vec::new();
         let places = (self.hole, self.hole + TABLE);
-        let results = inject::table_calls_served(tracee, &self.memory, &regs, places, &calls, &mut || {
-            faults.extend(std::iter::from_fn(|| self.uffd.next_fault()));
-        })?;
+        let mut make = |calls: &[Call]| {
+            inject::table_calls_served(tracee, &self.memory, &regs, places, calls, &mut || {
+                faults.extend(std::iter::from_fn(|| self.uffd.next_fault()));
+            })
+        };
+        let done = match natively {
+            Some(call) => make(&[call])? == [ret],
+            None => false,
+        };
+        let results = if done { Vec::new() } else { make(&calls)? };
+        self.heap.native &= done || !breaks;
         let advice = held.nr == libc::SYS_madvise as u64;
         if let Some(failed) = results.iter().find(|r| (-4095..0).contains(*r)).filter(|_| !advice) {
             let e = std::io::Error::from_raw_os_error(-*failed as i32);

@@ -11,11 +11,13 @@ mod end;
 mod faults;
 mod files;
 mod fork;
+mod heap;
 mod huge;
 mod leave;
 mod mirror;
 mod release;
 mod room;
+mod still;
 mod stops;
 mod thread;
 mod undelivered;
@@ -162,6 +164,7 @@ pub(crate) struct Guest {
     /// Added to this machine's monotonic clock it gives the guest's.
     monotonic_offset: i64,
     brk: u64,
+    heap: heap::Heap,
     /// The kernel's own mappings at home: nothing else may be there.
     kernels: Vec<(u64, u64)>,
     deferred: Deferred,
@@ -173,6 +176,8 @@ pub(crate) struct Guest {
     stash: VecDeque<(Down, Vec<u8>)>,
     seq: u64,
     paused: bool,
+    /// It stands still because this node has no memory.
+    still: still::Still,
     pulls: BTreeSet<u64>,
     stack_low: u64,
     /// Home's vDSO.
@@ -249,11 +254,12 @@ impl Guest {
             let fds = [chan, children, (self.uffd.raw(), false), (listener, false), (link, false), direct];
             let busy = self.leaving.busy() && !self.map_is_changing() || self.fork.as_ref().is_some_and(Fork::is_busy);
             let at_once = busy && !self.chan.wants_write();
-            let idle = self.room.look_within().min(self.huge_pages_due()).as_micros() as i64;
+            let idle = self.room.look_within().min(self.huge_pages_due()).min(self.still_for()).as_micros() as i64;
             let timeout = if at_once || !self.stash.is_empty() || self.chan.has_frame() { 0 } else { idle };
             ready = at("poll", poll::wait(&fds, timeout))?;
             self.heartbeat()?;
             self.watch_memory()?;
+            self.watch_still()?;
         }
     }
 
@@ -296,8 +302,10 @@ impl Guest {
         }
         if ready[4] & 1 != 0 || self.link.raw().is_none() {
             for command in self.link.commands() {
-                if let Command::Evict { reason } = command {
-                    self.want_home(reason)?;
+                match command {
+                    Command::Evict { reason } => self.want_home(reason)?,
+                    Command::StandStill { ms } => self.stand_still(ms)?,
+                    Command::Move { .. } | Command::Release => {}
                 }
             }
         }

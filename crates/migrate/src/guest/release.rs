@@ -11,6 +11,8 @@ impl Guest {
         if ranges.len() > MAX_TAKEN || ranges.iter().any(|&(start, end)| start >= end || end > TOP) {
             return Err(GuestError::Protocol("ranges to take over that make no sense, or too many".into()));
         }
+        // What is being looked at or collapsed counts as written, whatever comes of that.
+        self.huge.disturb();
         let mut took = Vec::new();
         // One that leaves, or whose memory is being sent for a child, has enough to do.
         if matches!(self.leaving, Leaving::No) && self.fork.is_none() && self.body.full_uffd {

@@ -177,6 +177,7 @@ impl Guest {
 
     /// A signal from home.
     pub(super) fn on_signal(&mut self, tid: i32, info: &[u8]) -> Result<()> {
+        self.signal_came()?;
         if self.threads.has(tid) {
             self.threads[tid].signals += 1;
             return self.take_signal(tid, info);

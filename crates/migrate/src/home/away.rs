@@ -80,7 +80,7 @@ impl Deputy {
                 match command {
                     Command::Move { request, dest, reason } => self.on_wish(request, dest, reason)?,
                     Command::Release => self.want_release(),
-                    Command::Evict { .. } => {}
+                    Command::Evict { .. } | Command::StandStill { .. } => {}
                 }
             }
         }

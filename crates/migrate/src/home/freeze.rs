@@ -519,10 +519,10 @@ impl Deputy {
         if result == -516 && r.rax as i64 == -516 {
             self.threads[tid].restart = Some((nr, args));
         }
-        if quiet && result > 0 && self.is_cut_short(nr, &args, result) {
+        if quiet && result > 0 && restart::is_cut_short(self.pid, nr, &args, result) {
             self.threads[tid].cut_short = Some((nr, args, result as u64));
             r.rax = restart::NOINTR as u64;
-        } else if quiet && result > 0 && self.gives_the_same_again(nr, &args, result) {
+        } else if quiet && result > 0 && restart::gives_the_same_again(self.pid, nr, &args, result) {
             r.rax = restart::NOINTR as u64;
         }
         r

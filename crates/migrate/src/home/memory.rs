@@ -233,7 +233,7 @@ impl Deputy {
     }
 
     /// Parts of `[start, end)` that calls in flight may be writing: begin, end, thread.
-    fn claims(&self, start: u64, end: u64) -> Vec<(u64, u64, i32)> {
+    pub(super) fn claims(&self, start: u64, end: u64) -> Vec<(u64, u64, i32)> {
         let mut out = Vec::new();
         for thread in self.threads.iter() {
             let Some(flight) = thread.flight.as_ref().filter(|f| f.begun) else { continue };

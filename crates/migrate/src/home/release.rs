@@ -6,7 +6,7 @@ use super::{Deputy, Result, at};
 use crate::layout::{HOLE_BYTES, TOP};
 use crate::message::{Down, MAX_TAKEN};
 use pando_kernel::inject::{Call, call};
-use pando_kernel::{PAGE, procfs};
+use pando_kernel::{PAGE, page_ceil, page_floor, procfs};
 use std::time::{Duration, Instant};
 
 /// When it could not be done: it is tried again after this time.
@@ -46,21 +46,26 @@ impl Deputy {
         }
     }
 
-    /// Asks the guest which pages it has, once all have been sent.
+    /// Asks the guest which pages it has, of those that have been sent.
     pub(super) fn work_on_release(&mut self) -> Result<()> {
         let due = matches!(self.releasing, Releasing::Wanted(from) if from <= Instant::now());
-        let sent = self.abroad.as_ref().is_some_and(|a| a.push.is_empty() && !a.chan.wants_write());
-        if !due || !sent || self.returning || self.wish.is_some() || !self.can_discard() {
+        let Some(abroad) = self.abroad.as_ref().filter(|_| due && !self.returning && self.wish.is_none()) else {
+            return Ok(());
+        };
+        if !self.can_discard() {
             return Ok(());
         }
+        let mut unsent: Vec<(u64, u64)> = abroad.push.iter().copied().collect();
+        unsent.sort_unstable();
         let maps = at("its map", procfs::maps(self.pid))?;
         let mut ranges = Vec::new();
         for a in areas_of(&maps, self.hole, &self.fixed).iter().filter(|a| a.own) {
             ranges.extend(at("scan memory", self.pagemap.present(a.start, a.end))?);
         }
+        let mut ranges = without(&ranges, &unsent);
         ranges.truncate(MAX_TAKEN);
         if ranges.is_empty() {
-            self.releasing = Releasing::No;
+            self.releasing = if unsent.is_empty() { Releasing::No } else { Releasing::Wanted(Instant::now() + AGAIN) };
             return Ok(());
         }
         self.releasing = Releasing::Asked;
@@ -96,11 +101,56 @@ impl Deputy {
         let discard = |&(start, end): &(u64, u64)| -> Call {
             call(libc::SYS_madvise, &[start, end - start, libc::MADV_DONTNEED as u64])
         };
-        let calls: Vec<Call> = ranges.iter().map(discard).collect();
+        // What a call in flight has written, or still may, has not been sent: that stays.
+        let mut written: Vec<(u64, u64)> =
+            self.claims(0, TOP).iter().map(|c| (page_floor(c.0), page_ceil(c.1))).collect();
+        written.sort_unstable();
+        let calls: Vec<Call> = without(ranges, &written).iter().map(discard).collect();
         self.inject_quietly(tid, &calls)?;
-        if ranges.is_empty() {
+        let sends = self.abroad.as_ref().is_some_and(|a| !a.push.is_empty() || a.chan.wants_write());
+        if ranges.is_empty() && !sends {
             self.releasing = Releasing::No;
         }
         Ok(())
+    }
+}
+
+/// The parts of `all` that are in none of `others`; both in order, and neither overlaps itself.
+fn without(all: &[(u64, u64)], others: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let (mut out, mut others) = (Vec::new(), others);
+    for &(start, end) in all {
+        let mut at = start;
+        others = &others[others.iter().take_while(|o| o.1 <= start).count()..];
+        for &(from, to) in others.iter().take_while(|o| o.0 < end) {
+            if at < from {
+                out.push((at, from));
+            }
+            at = at.max(to);
+        }
+        if at < end {
+            out.push((at, end));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without;
+
+    #[test]
+    fn what_is_not_sent_yet_is_not_asked_for() {
+        let all = [(0, 10), (20, 30), (40, 50)];
+        assert_eq!(without(&all, &[]), all);
+        assert_eq!(without(&all, &[(0, 100)]), []);
+        assert_eq!(without(&all, &[(5, 22), (25, 27), (49, 60)]), [(0, 5), (22, 25), (27, 30), (40, 49)]);
+        // Page by page it is the same.
+        for bits in 0..1u32 << 12 {
+            let of =
+                |bits: u32| -> Vec<(u64, u64)> { (0..6).filter(|i| bits >> i & 1 != 0).map(|i| (i, i + 1)).collect() };
+            let (a, b) = (of(bits), of(bits >> 6));
+            let expected: Vec<(u64, u64)> = a.iter().copied().filter(|r| !b.contains(r)).collect();
+            assert_eq!(without(&a, &b), expected);
+        }
     }
 }

@@ -88,7 +88,7 @@ impl Deputy {
         if quiet && so_far > 0 && (result > 0 || restart::CODES.contains(&result)) {
             args[1] -= done;
             args[2] += done;
-            if self.is_cut_short(nr, &args, so_far as i64) {
+            if restart::is_cut_short(self.pid, nr, &args, so_far as i64) {
                 self.threads[tid].cut_short = Some((nr, args, so_far));
                 if let Some(flight) = &mut self.threads[tid].flight {
                     flight.done_before = 0;
@@ -96,7 +96,7 @@ impl Deputy {
                 return self.call_interrupted(tid, restart::NOINTR);
             }
         }
-        if quiet && result > 0 && self.gives_the_same_again(nr, &args, result) {
+        if quiet && result > 0 && restart::gives_the_same_again(self.pid, nr, &args, result) {
             return self.call_interrupted(tid, restart::NOINTR);
         }
         if !restart::CODES.contains(&result) {

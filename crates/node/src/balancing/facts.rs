@@ -32,6 +32,18 @@ struct Sample {
     wanted_ns: u64,
     calls: u64,
     demand: f64,
+    resident: u64,
+    takes: f64,
+}
+
+/// What is made of two readings.
+struct Rates {
+    /// Threads that want to run, in thousandths.
+    demand_milli: u32,
+    /// Calls a second.
+    calls: u32,
+    /// Bytes a second by which its memory grows.
+    takes: u64,
 }
 
 /// The samples of the last round.
@@ -120,15 +132,16 @@ fn guest(samples: &mut Samples, key: Key, known: &Visitor) -> Option<Process> {
     let mut sum = all.next()?;
     all.for_each(|r| sum.add(&r));
     let (home, pid) = key.clone();
-    let (demand_milli, calls) = samples.measure(key, &sum, known.calls);
+    let rates = samples.measure(key, &sum, known.calls);
     Some(Process {
         home,
         pid,
-        demand_milli,
+        demand_milli: rates.demand_milli,
         cpu_ms: known.cpu_ms.max(sum.cpu_ms),
         here_ms: known.since.elapsed().as_millis() as u64,
         resident: sum.resident,
-        calls,
+        takes: rates.takes,
+        calls: rates.calls,
         moves: 1,
         ..Process::default()
     })
@@ -146,15 +159,16 @@ fn native(node: &Node, samples: &mut Samples, key: Key, wish: Wish) -> Option<Pr
         });
         (known.map_or(0, |k| k.view.moves), known.map(|k| k.since), left, known.map_or(0, |k| k.view.cpu_abroad_ms))
     };
-    let (demand_milli, _) = samples.measure(key.clone(), &reading, 0);
+    let rates = samples.measure(key.clone(), &reading, 0);
     Some(Process {
         home: key.0,
         pid,
-        demand_milli,
+        demand_milli: rates.demand_milli,
         cpu_ms: reading.cpu_ms + abroad_ms,
         here_ms: since.map_or(u64::MAX, |s| s.elapsed().as_millis() as u64),
         left,
         resident: reading.resident,
+        takes: rates.takes,
         moves,
         wish,
         ..Process::default()
@@ -208,23 +222,26 @@ fn descendants(of: i32) -> Vec<u32> {
 }
 
 impl Samples {
-    /// Threads that want to run, in thousandths, and calls a second, since the last round.
-    fn measure(&mut self, key: Key, now: &Reading, calls: u64) -> (u32, u32) {
+    /// What has changed since the last round.
+    fn measure(&mut self, key: Key, now: &Reading, calls: u64) -> Rates {
         let at = Instant::now();
         let before = self.all.get(&key).filter(|s| s.start_time == now.start_time);
         // Threads that a control group holds back run in neither sense, but are runnable.
         let running = f64::from(now.running);
-        let (demand, rate) = match before {
-            None => (running, 0.0),
+        let (demand, rate, takes) = match before {
+            None => (running, 0.0, 0.0),
             Some(s) => {
                 let elapsed = at.duration_since(s.at).as_secs_f64().max(1e-3);
                 let wanted = now.wanted_ns.saturating_sub(s.wanted_ns) as f64 / 1e9 / elapsed;
                 let demand = s.demand + WEIGHT * (wanted.max(running) - s.demand);
-                (demand, calls.saturating_sub(s.calls) as f64 / elapsed)
+                let took = now.resident.saturating_sub(s.resident) as f64 / elapsed;
+                // It may have waited for a CPU all the time.
+                (demand, calls.saturating_sub(s.calls) as f64 / elapsed, took.max(s.takes * WEIGHT))
             }
         };
-        self.all.insert(key, Sample { at, start_time: now.start_time, wanted_ns: now.wanted_ns, calls, demand });
-        ((demand * 1000.0) as u32, rate as u32)
+        let (start_time, wanted_ns, resident) = (now.start_time, now.wanted_ns, now.resident);
+        self.all.insert(key, Sample { at, start_time, wanted_ns, calls, demand, resident, takes });
+        Rates { demand_milli: (demand * 1000.0) as u32, calls: rate as u32, takes: takes as u64 }
     }
 
     /// Programs that `pando run` started, and all that they start, as far as it is here and nobody sent it anywhere.

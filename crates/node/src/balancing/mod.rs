@@ -1,23 +1,27 @@
 //! Moves processes without being asked: looks at what runs here, asks the pure part (crates/balance) what to do, and has it done. A guest's moves are
 //! made by its home, which has the last word.
 
+mod advice;
+pub mod brakes;
 pub mod facts;
 mod groups;
 mod present;
 mod promises;
 mod refusals;
+mod relief;
 
 use crate::daemon::Node;
-use crate::follow::Aim;
+use crate::engine::Engine;
 use crate::moves;
 use crate::owner::{Caller, Facts};
 use crate::processes::Known;
 use crate::questions::ask;
 use crate::views::{Event, MoveRequest};
+pub use advice::{Advice, advised};
+use brakes::Brakes;
 use facts::{Key, Samples};
-use pando_balance::{Asked, Move, Other, Process, Standing, Why};
+use pando_balance::{Asked, Move, Other, Process, Standing, Vector, Why};
 use pando_kernel::procfs;
-use pando_migrate::control::Command;
 use pando_migrate::inspect::inspect;
 use pando_wire::message::Question;
 use present::Present;
@@ -34,8 +38,6 @@ const NOT_AGAIN: Duration = Duration::from_secs(15);
 const CROWD: usize = 4;
 /// What was sent somewhere counts for this long: what is heard of that node may be older.
 const COUNTS_FOR: Duration = Duration::from_millis(2500);
-/// After a move for memory, home's copies are given back within this time.
-const GIVING_BACK: Duration = Duration::from_millis(700);
 /// A node that is drained and moves nothing else by itself looks this often, milliseconds.
 const DRAINING_MS: u64 = 1000;
 /// How reasons of moves begin that bring a group together.
@@ -81,10 +83,8 @@ struct State {
     going: BTreeMap<Key, String>,
     /// Sent a moment ago: when, where to, threads in thousandths, bytes.
     sent: Vec<(Instant, String, u32, u64)>,
-    /// Memory is on its way back.
-    giving_back: Option<Instant>,
-    /// Processes that are away whose helpers have been asked for home's memory, and since when they are where they are.
-    released: BTreeMap<Key, Instant>,
+    /// Processes that are away whose helpers have been asked for home's memory.
+    released: BTreeMap<Key, relief::Asked>,
     /// This node is being emptied.
     drained: bool,
 }
@@ -93,6 +93,7 @@ struct State {
 #[derive(Default)]
 pub struct Balancing {
     state: Mutex<State>,
+    brakes: Mutex<Brakes>,
 }
 
 impl Balancing {
@@ -100,10 +101,31 @@ impl Balancing {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Those that stand still. Whoever has these may ask for the state, and never the other way round.
+    fn brakes(&self) -> MutexGuard<'_, Brakes> {
+        self.brakes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It does not stand still any more, because it is to move: nobody else can trace it before.
+    pub fn let_go(&self, key: &Key, engine: &Engine) {
+        let brake = self.brakes().let_go(key, engine);
+        if let Some(brake) = brake {
+            tokio::task::block_in_place(|| drop(brake));
+        }
+    }
+
     /// What was last decided about a process, and how long ago.
     pub fn about(&self, home: &str, pid: u32) -> Option<(String, Duration)> {
+        let key = (home.to_owned(), pid);
+        if let Some(since) = self.brakes().holds(&key) {
+            return Some((
+                "it stands still for a moment, because there is hardly any memory left and others are on their way"
+                    .into(),
+                since,
+            ));
+        }
         let state = self.state();
-        state.about.get(&(home.to_owned(), pid)).map(|n| (n.text.clone(), n.when.elapsed()))
+        state.about.get(&key).map(|n| (n.text.clone(), n.when.elapsed()))
     }
 
     /// The latest moves that were tried, oldest first.
@@ -231,7 +253,8 @@ pub async fn keep(node: Arc<Node>) {
     loop {
         // Nodes do not look all at the same time. Memory can be gone in a second.
         let next = Instant::now() + Duration::from_millis(every_ms / 2 + random() % every_ms);
-        let is_short = || !off && pando_balance::need(&node.vector(), settings) > 0;
+        let is_short =
+            || !off && (pando_balance::need(&node.vector(), settings) > 0 || node.balancing.brakes().are_on());
         while Instant::now() < next && !is_short() {
             let left = next.saturating_duration_since(Instant::now());
             tokio::time::sleep(left.min(Duration::from_millis(node.config.load.every_ms))).await;
@@ -251,10 +274,20 @@ fn random() -> u64 {
     u64::from_be_bytes(bytes)
 }
 
+/// One look: begins moves, and stops those who take memory when it is nearly gone.
 fn once(node: &Arc<Node>, samples: &mut Samples) {
+    let here = node.vector();
+    let processes = facts::look(node, samples);
+    decide(node, &here, processes.clone());
+    // Guests that leave; of this node's own only those count that are here.
+    let me = node.name();
+    let helped = relief::coming(node) > 0 || node.balancing.state().going.keys().any(|key| key.0 != me);
+    brakes::work(node, &here, &processes, helped);
+}
+
+fn decide(node: &Arc<Node>, here: &Vector, mut processes: Vec<Process>) {
     let settings = &node.config.balance;
-    let (name, here) = (node.name(), node.vector());
-    let mut processes = facts::look(node, samples);
+    let name = node.name();
     {
         let mut state = node.balancing.state();
         let State { present, going, .. } = &mut *state;
@@ -282,22 +315,20 @@ fn once(node: &Arc<Node>, samples: &mut Samples) {
         }
     }
     let mut others = node.balancing.others(node);
-    let short = settings.every_ms > 0 && pando_balance::need(&here, settings) > 0;
-    let waits =
-        |state: &State| !state.going.is_empty() || state.giving_back.is_some_and(|until| Instant::now() < until);
+    let short = settings.every_ms > 0 && pando_balance::need(here, settings) > 0;
     // What left for speed has left its memory here, and those that are here may want it: that takes a moment, so it is not left to the last.
-    let asked = (short || here.free < here.memory / PLENTY.1 * PLENTY.0) && give_back(node);
-    // What those that are away have left behind comes first; then it is looked again.
-    if short && (asked || waits(&node.balancing.state())) {
-        return;
+    if short || here.free < here.memory / PLENTY.1 * PLENTY.0 {
+        relief::give_back(node);
     }
     let mut chosen = Vec::new();
     let mut rest = processes.clone();
     if short {
-        chosen = pando_balance::usher((&name, &here), &processes, &mut others, settings);
+        // What those that have left will give back nobody else has to leave for.
+        let coming = relief::coming(node);
+        chosen = pando_balance::usher((&name, here), coming, &processes, &mut others, settings);
         rest.retain(|p| !chosen.iter().any(|m| m.process == (p.home.clone(), p.pid)));
     }
-    let (sooner, stays) = pando_balance::spread((&name, &here), &rest, &mut others, settings, random());
+    let (sooner, stays) = pando_balance::spread((&name, here), &rest, &mut others, settings, random());
     chosen.extend(sooner);
     {
         let mut state = node.balancing.state();
@@ -340,13 +371,9 @@ async fn send(node: &Arc<Node>, m: &Move, p: &Process, _journey: Journey) {
             }
         }
     }
-    let gives_back = ended.is_ok() && matches!(m.why, Why::Memory { .. }) && p.home == node.name();
-    if gives_back {
-        state.giving_back = Some(Instant::now() + GIVING_BACK);
-    }
     drop(state);
-    if gives_back {
-        give_back(node);
+    if ended.is_ok() && matches!(m.why, Why::Memory { .. }) && p.home == node.name() {
+        relief::give_back(node);
     }
 }
 
@@ -386,29 +413,10 @@ enum No {
     Home(String),
 }
 
-/// Has the helpers of processes that are away give back home's copies of their memory. True if that is news to one of them.
-fn give_back(node: &Node) -> bool {
-    let me = node.name();
-    let away: Vec<(Key, Instant)> = {
-        let table = node.table();
-        let mine = table.all().filter(|k| k.view.role == "home" && k.view.place != me && k.view.phase == "away");
-        mine.map(|k| ((me.clone(), k.view.pid), k.since)).collect()
-    };
-    let mut state = node.balancing.state();
-    let mut news = false;
-    state.released.retain(|key, _| away.iter().any(|(other, _)| other == key));
-    for (key, since) in away {
-        let Some(orders) = node.engine.deputy(&key) else { continue };
-        if orders.try_send(Command::Release).is_ok() {
-            news |= state.released.insert(key, since) != Some(since);
-        }
-    }
-    news
-}
-
 /// Asks the target, then has the move made.
 async fn go(node: &Arc<Node>, m: &Move, p: &Process) -> Result<(), No> {
     let reason = format!("{}: {}", word(&m.why), m.why);
+    node.balancing.let_go(&m.process, &node.engine);
     // What can't move costs nobody anything: the target would hold a place for it.
     if p.home == node.name()
         && let Some(why) = obstacles(node, p.pid).await
@@ -427,7 +435,7 @@ async fn go(node: &Arc<Node>, m: &Move, p: &Process) -> Result<(), No> {
         return perform(node, p.pid, &m.to, &reason).await.map_err(No::Home);
     }
     let (pid, to, must) = (p.pid, m.to.clone(), !matches!(m.why, Why::Sooner { .. }));
-    let advice = ask(node, &p.home, Question::Advise { pid, to, reason, must }).await;
+    let advice = ask(node, &p.home, Question::Advise { pid, to, reason, must, bytes: p.resident }).await;
     advice.map(drop).map_err(|why| No::Home(format!("its home {} said no: {why}", p.home)))
 }
 
@@ -489,51 +497,6 @@ pub fn admit(node: &Node, key: Key, needs: u64, demand_milli: u32, has_milli: Op
     }
     let answer = pando_balance::admit(&here, &promised, &asked, &node.config.balance);
     answer.map(|()| state.promises.add(key, needs, demand_milli)).map_err(|refusal| refusal.to_string())
-}
-
-/// The node where a process of ours is wants it to go elsewhere. `must`: it can't stay there.
-pub async fn advised(node: &Arc<Node>, by: &str, pid: u32, to: &str, reason: &str, must: bool) -> Result<(), String> {
-    let settings = &node.config.balance;
-    let (start_time, wish, moves, left, here_ms) = {
-        let table = node.table();
-        let known = table.get(&table.local(pid)).filter(|k| k.view.place == by);
-        let known = known.ok_or_else(|| format!("process {pid} is not at {by}"))?;
-        let left = known.view.records.last().map(|r| r.from.clone());
-        (known.start_time, known.wish.clone(), known.view.moves, left, known.since.elapsed().as_millis() as u64)
-    };
-    let home = to == node.name();
-    if !home && node.cluster.find(to).is_none() {
-        return Err(format!("there is no node {}", crate::owner::clean(to)));
-    }
-    let allowed = wish.nodes.as_ref().is_none_or(|all| all.iter().any(|n| n == to));
-    if !home && (wish.home_only || !allowed) {
-        return Err(format!("its user does not want it at {to}"));
-    }
-    let members = facts::groups(node, &[]);
-    if !home && groups::beside(&members, pid, &wish).iter().any(|place| place == to) {
-        return Err(format!("another one is at {to}, from which it is to be apart"));
-    }
-    if !must {
-        if groups::companions(&members, &wish) > 1 {
-            return Err("it stays with the others of its group".into());
-        }
-        if wish.no_move || wish.max_moves.is_some_and(|most| moves >= most) {
-            return Err("its user wants it to stay".into());
-        }
-        if let Some(Aim::Home | Aim::Node(_)) = node.follow().aim(pid, start_time) {
-            return Err(format!("it was sent to {by} by hand"));
-        }
-        if here_ms < settings.residency_ms {
-            return Err("it has just come there".into());
-        }
-        if left.as_deref() == Some(to) && here_ms < settings.no_return_ms {
-            return Err(format!("it has just left {to}"));
-        }
-    }
-    let reason: String = reason.chars().take(200).collect();
-    let key = (node.name(), pid);
-    let _journey = node.balancing.sets_out(&key, to).ok_or("it is on its way already")?;
-    perform(node, pid, if home { "home" } else { to }, &crate::owner::clean(&reason)).await
 }
 
 #[cfg(test)]

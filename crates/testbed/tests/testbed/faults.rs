@@ -21,6 +21,10 @@ fn a_command_runs_as_if_at_the_node() {
     assert!(output.status.success(), "pando is found and its daemon answers");
     assert_eq!(bed.run(&["exec", "n1", "sh", "-c", "exit 7"]).status.code(), Some(7));
     assert_eq!(bed.run(&["exec", "n1", "no-such-program"]).status.code(), Some(127));
+    // Half a CPU is on one CPU (seat.rs).
+    let cpus = bed.ok(&["exec", "n1", "--", "grep", "Cpus_allowed_list", "/proc/self/status"]);
+    let list = cpus.split_whitespace().nth(1).unwrap();
+    assert!(list.parse::<usize>().is_ok(), "{cpus}");
     let unknown = bed.run(&["exec", "n9", "true"]);
     assert!(String::from_utf8_lossy(&unknown.stderr).contains("has n1 to n2"));
     let again = bed.run(&["up", "2"]);

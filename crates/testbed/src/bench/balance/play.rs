@@ -149,7 +149,7 @@ pub fn play(plan: &Plan, trial: &Trial, moves: bool, unit_ms: f64, best_s: f64) 
     let begun_ms = begun.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis()) as f64;
     let line = |(_, e): &(String, Event)| {
         let at = (e.time_ms as f64 - begun_ms) / 1000.0;
-        matches!(e.kind.as_str(), "move" | "failed" | "lost").then(|| (at, e.text.clone()))
+        matches!(e.kind.as_str(), "move" | "failed" | "lost" | "still").then(|| (at, e.text.clone()))
     };
     let ended_s = ends.iter().max().map_or(0.0, |us| *us as f64 / 1e6);
     let done = acts.iter().map(|(at, act)| (*at as f64 / 1e6, act)).filter(|(at, _)| *at < ended_s);

@@ -1,0 +1,78 @@
+//! Another node wants a process of ours, which is a guest there, to go elsewhere. Its home has the last word.
+
+use super::{facts, groups, perform};
+use crate::daemon::Node;
+use crate::follow::Aim;
+use pando_kernel::procfs;
+use std::sync::Arc;
+
+/// What the other node says.
+pub struct Advice<'a> {
+    /// The process.
+    pub pid: u32,
+    /// Where to.
+    pub to: &'a str,
+    /// Why.
+    pub reason: &'a str,
+    /// It can't stay there.
+    pub must: bool,
+    /// Bytes of memory that it has there.
+    pub bytes: u64,
+}
+
+/// Has the move made, or says why not.
+pub async fn advised(node: &Arc<Node>, by: &str, advice: &Advice<'_>) -> Result<(), String> {
+    let &Advice { pid, to, reason, must, bytes } = advice;
+    let settings = &node.config.balance;
+    let (start_time, wish, moves, left, here_ms) = {
+        let table = node.table();
+        let known = table.get(&table.local(pid)).filter(|k| k.view.place == by);
+        let known = known.ok_or_else(|| format!("process {pid} is not at {by}"))?;
+        let left = known.view.records.last().map(|r| r.from.clone());
+        (known.start_time, known.wish.clone(), known.view.moves, left, known.since.elapsed().as_millis() as u64)
+    };
+    let home = to == node.name();
+    if !home && node.cluster.find(to).is_none() {
+        return Err(format!("there is no node {}", crate::owner::clean(to)));
+    }
+    let allowed = wish.nodes.as_ref().is_none_or(|all| all.iter().any(|n| n == to));
+    if !home && (wish.home_only || !allowed) {
+        return Err(format!("its user does not want it at {to}"));
+    }
+    let members = facts::groups(node, &[]);
+    if !home && groups::beside(&members, pid, &wish).iter().any(|place| place == to) {
+        return Err(format!("another one is at {to}, from which it is to be apart"));
+    }
+    if !must {
+        if groups::companions(&members, &wish) > 1 {
+            return Err("it stays with the others of its group".into());
+        }
+        if wish.no_move || wish.max_moves.is_some_and(|most| moves >= most) {
+            return Err("its user wants it to stay".into());
+        }
+        if let Some(Aim::Home | Aim::Node(_)) = node.follow().aim(pid, start_time) {
+            return Err(format!("it was sent to {by} by hand"));
+        }
+        if here_ms < settings.residency_ms {
+            return Err("it has just come there".into());
+        }
+        if left.as_deref() == Some(to) && here_ms < settings.no_return_ms {
+            return Err(format!("it has just left {to}"));
+        }
+        lacks_memory(node, pid, bytes)?;
+    }
+    let reason: String = reason.chars().take(200).collect();
+    let key = (node.name(), pid);
+    let _journey = node.balancing.sets_out(&key, to).ok_or("it is on its way already")?;
+    perform(node, pid, if home { "home" } else { to }, &crate::owner::clean(&reason)).await
+}
+
+/// What a process has written abroad comes home on its way elsewhere, too: there must be memory for it, whatever it gains.
+fn lacks_memory(node: &Node, pid: u32, bytes: u64) -> Result<(), String> {
+    let has = procfs::stat(pid as i32).map_or(0, |s| s.resident);
+    let more = i64::try_from(bytes.saturating_sub(has)).unwrap_or(i64::MAX);
+    match pando_balance::need(&node.vector().with_memory(more), &node.config.balance) {
+        0 => Ok(()),
+        _ => Err(format!("its {} MB come by {}, which is short of memory", bytes >> 20, node.name())),
+    }
+}

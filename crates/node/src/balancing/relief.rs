@@ -1,0 +1,54 @@
+//! Memory that is about to be free, because the processes that had it have left, or are leaving.
+
+use super::facts::Key;
+use crate::daemon::Node;
+use pando_kernel::procfs;
+use pando_migrate::control::Command;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// What has been asked back is waited for so long. It may never come: a program all of whose threads wait in calls gives nothing back.
+const COMES_WITHIN: Duration = Duration::from_secs(5);
+
+/// A process that is away, and whose helper has been asked for home's memory.
+pub struct Asked {
+    /// Since when it is where it is: a new place, a new question.
+    since: Instant,
+    when: Instant,
+}
+
+/// Has the helpers of processes that are away give back home's copies of their memory.
+pub fn give_back(node: &Node) {
+    let me = node.name();
+    let away: Vec<(Key, Instant)> = {
+        let table = node.table();
+        let mine = table.all().filter(|k| k.view.role == "home" && k.view.place != me && k.view.phase == "away");
+        mine.map(|k| ((me.clone(), k.view.pid), k.since)).collect()
+    };
+    let mut state = node.balancing.state();
+    state.released.retain(|key, _| away.iter().any(|(other, _)| other == key));
+    for (key, since) in away {
+        let Some(orders) = node.engine.deputy(&key) else { continue };
+        if orders.try_send(Command::Release).is_ok() && state.released.get(&key).is_none_or(|a| a.since != since) {
+            state.released.insert(key, Asked { since, when: Instant::now() });
+        }
+    }
+}
+
+/// Bytes of this node's memory that processes still have which have left or are leaving, and which it gets back.
+pub fn coming(node: &Node) -> u64 {
+    let me = node.name();
+    let away: BTreeSet<u32> = {
+        let table = node.table();
+        table.all().filter(|k| k.view.home == me && k.view.place != me).map(|k| k.view.pid).collect()
+    };
+    let pids: Vec<u32> = {
+        let state = node.balancing.state();
+        let asked =
+            state.released.iter().filter(|(key, a)| a.when.elapsed() < COMES_WITHIN && !state.going.contains_key(*key));
+        // Of one that goes from one other node to another memory comes here first.
+        let leaves = |key: &&Key| key.0 == me && !away.contains(&key.1);
+        asked.map(|(key, _)| key).chain(state.going.keys().filter(leaves)).map(|key| key.1).collect()
+    };
+    pids.into_iter().filter_map(|pid| procfs::stat(pid as i32)).map(|s| s.resident).sum()
+}
