@@ -217,6 +217,11 @@ pub fn variable(pid: i32, name: &str) -> Option<String> {
     Some(String::from_utf8_lossy(value).into_owned())
 }
 
+/// The number of the thread that asks.
+pub fn own_thread() -> Option<i32> {
+    std::fs::read_link("/proc/thread-self").ok()?.file_name()?.to_str()?.parse().ok()
+}
+
 /// Its parent; none when it has ended.
 pub fn parent(pid: i32) -> Option<i32> {
     stat_fields(pid).ok()?.get(1)?.parse().ok()

@@ -1,7 +1,8 @@
 //! A process at home stands still for a moment and never learns of it: as long as a [`Brake`] is held, a thread of ours traces it and
 //! does not let it run. Nobody else notices, either: no SIGSTOP is sent, its parent is told nothing. Threads that wait in calls are not
-//! disturbed; calls that the stop of a running thread breaks off are made again, and transfers that it cuts short come through whole. It goes on at once when a signal is about to act on it, and, whatever becomes of us, when the tracing thread ends
-//! (ptrace(2): all its tracees go on).
+//! disturbed; calls that the stop of a running thread breaks off are made again, and transfers that it cuts short come through whole. It
+//! goes on at once when a signal is about to act on it, and, whatever becomes of us, when the tracing thread ends (ptrace(2): all its
+//! tracees go on).
 
 use crate::restart;
 use pando_kernel::memory::ProcessMemory;
@@ -10,6 +11,8 @@ use pando_kernel::ptrace::{Registers, Stop, Tracee};
 use pando_kernel::signal::{self, DefaultAction};
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -35,6 +38,9 @@ pub struct Brake {
     /// Nothing is ever sent: that it is gone is the message.
     held: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
+    pid: u32,
+    /// The thread's number: the kernel ends the tracing a moment after the thread is done.
+    tracer: Arc<AtomicI32>,
 }
 
 impl Brake {
@@ -46,18 +52,26 @@ impl Brake {
     /// No thread can be made.
     pub fn put_on(pid: u32, start_time: u64) -> io::Result<Brake> {
         let (held, until) = channel();
+        let tracer = Arc::new(AtomicI32::new(0));
+        let told = Arc::clone(&tracer);
         let still = move || {
+            told.store(procfs::own_thread().unwrap_or(0), Ordering::Relaxed);
             if let Some(mut still) = Still::begin(pid as i32, start_time) {
                 still.keep(&until);
             }
         };
         let thread = std::thread::Builder::new().name("pando-brake".into()).spawn(still)?;
-        Ok(Brake { held: Some(held), thread: Some(thread) })
+        Ok(Brake { held: Some(held), thread: Some(thread), pid, tracer })
     }
 
     /// False when the process goes on, or has ended.
     pub fn is_on(&self) -> bool {
         self.thread.as_ref().is_some_and(|t| !t.is_finished())
+    }
+
+    fn is_traced(&self) -> bool {
+        let tracer = self.tracer.load(Ordering::Relaxed);
+        self.is_on() || tracer != 0 && procfs::status(self.pid as i32).is_ok_and(|s| s.tracer == tracer)
     }
 }
 
@@ -66,7 +80,7 @@ impl Drop for Brake {
     fn drop(&mut self) {
         drop(self.held.take());
         let begun = Instant::now();
-        while self.is_on() && begun.elapsed() < PATIENCE {
+        while self.is_traced() && begun.elapsed() < PATIENCE {
             std::thread::sleep(SOON);
         }
     }
@@ -126,17 +140,21 @@ impl Still {
     }
 
     fn keep(&mut self, until: &Receiver<()>) {
-        let (mut wanted, mut unwanted) = (true, None);
-        // What was asked to stop has been woken from its calls: it is let go when it is seen how they ended, and not before.
-        while wanted || self.is_under_way() {
-            wanted &= self.since.elapsed() < LONGEST;
-            wanted &= self.look(wanted).is_some();
+        let mut wanted = true;
+        while wanted {
+            wanted = self.look(true).is_some() && self.since.elapsed() < LONGEST;
             wanted = wanted && until.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout);
-            if !wanted {
-                self.let_go();
-                let since = *unwanted.get_or_insert_with(Instant::now);
-                std::thread::sleep(if since.elapsed() < PATIENCE { SOON } else { TICK });
+        }
+        // What has been woken from its calls, by us or by a signal that it gets only since we trace it, is let go when it is seen how they
+        // ended, and not before.
+        let unwanted = Instant::now();
+        loop {
+            let _ = self.look(false);
+            self.let_go();
+            if !self.is_under_way() {
+                return;
             }
+            std::thread::sleep(if unwanted.elapsed() < PATIENCE { SOON } else { TICK });
         }
     }
 
@@ -170,6 +188,7 @@ impl Still {
             holds &= !signalled && (tid != self.pid || !matches!(status.state, 'Z' | 'X'));
             match self.threads.get(&tid) {
                 Some(Thread::Free) if wanted && holds && status.state == 'R' => self.ask(tid),
+                Some(Thread::Free) if !wanted && is_woken(&status) => self.ask(tid),
                 // Traced by us, it stops for each signal that it gets.
                 Some(Thread::Free) if status.state != 't' => {}
                 Some(Thread::Free | Thread::Asked | Thread::Rest(..)) => match (Tracee { tid }).stopped() {
@@ -197,9 +216,12 @@ impl Still {
             (Stop::Signal(AT_CALL), Some(Thread::Rest(goal, false))) => {
                 tracee.to_system_call(0).map(|()| Thread::Rest(goal, true))
             }
-            (Stop::Signal(AT_CALL), Some(Thread::Rest(goal, true))) => self.rest_done(tid, *goal),
+            (Stop::Signal(AT_CALL), Some(Thread::Rest(goal, true))) => rest_done(tid, *goal),
             // Between the two, and no signal.
             (Stop::Event(libc::SIGTRAP) | Stop::Other(_), Some(Thread::Rest(goal, entered))) => {
+                tracee.to_system_call(0).map(|()| Thread::Rest(goal, entered))
+            }
+            (Stop::Signal(number), Some(Thread::Rest(goal, entered))) if is_ignored(status, number) => {
                 tracee.to_system_call(0).map(|()| Thread::Rest(goal, entered))
             }
             (Stop::Other(_), Some(asked)) => tracee.cont(0).map(|()| asked),
@@ -216,7 +238,7 @@ impl Still {
             // One that comes before the rest of a transfer has begun leaves it as it is.
             (Stop::Signal(number), rest) => {
                 if let Some(Thread::Rest(goal, _)) = rest {
-                    let _ = tracee.set_registers(&goal);
+                    let _ = tracee.set_registers(&Registers { orig_rax: u64::MAX, ..*goal });
                 }
                 let _ = tracee.detach(number);
                 return false;
@@ -243,12 +265,7 @@ impl Still {
         }
         let args = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
         if !signalled && result > 0 && restart::is_cut_short(self.pid, nr, &args, result) {
-            let goal = regs;
-            (regs.rax, regs.orig_rax) = (nr, u64::MAX);
-            regs.rip -= SYSCALL_BYTES;
-            (regs.rsi, regs.rdx) = (regs.rsi + result as u64, regs.rdx - result as u64);
-            tracee.set_registers(&regs)?;
-            return tracee.to_system_call(0).map(|()| Thread::Rest(Box::new(goal), false));
+            return begin_rest(tracee, regs);
         }
         match !signalled && result > 0 && restart::gives_the_same_again(self.pid, nr, &args, result) {
             true => regs.rax = restart::NOINTR as u64,
@@ -266,17 +283,37 @@ impl Still {
         }
         Ok(regs)
     }
+}
 
-    /// The rest of a transfer is through, or as much of it as there will be.
-    fn rest_done(&self, tid: i32, mut goal: Registers) -> io::Result<Thread> {
-        let tracee = Tracee { tid };
-        let more = tracee.registers()?.rax as i64;
-        goal.rax += u64::try_from(more).unwrap_or(0);
-        // It is over: nothing is made again.
-        goal.orig_rax = u64::MAX;
-        tracee.set_registers(&goal)?;
-        Ok(Thread::Still)
+/// The rest of a transfer is through, or as much of it as there will be, unless it was broken off by a signal that nobody heeds.
+fn rest_done(tid: i32, mut goal: Registers) -> io::Result<Thread> {
+    let tracee = Tracee { tid };
+    let result = tracee.registers()?.rax as i64;
+    goal.rax += u64::try_from(result).unwrap_or(0);
+    let broken_off = result > 0 && goal.rax < goal.rdx || restart::CODES.contains(&result);
+    if broken_off && procfs::status(tid).is_ok_and(|status| !is_signalled(&status)) {
+        return begin_rest(tracee, goal);
     }
+    // It is over: nothing is made again.
+    goal.orig_rax = u64::MAX;
+    tracee.set_registers(&goal)?;
+    Ok(Thread::Still)
+}
+
+/// Has it call for the rest of a transfer. `goal`: its registers as they are when that is through, but for the count, which says how much
+/// there was so far.
+fn begin_rest(tracee: Tracee, goal: Registers) -> io::Result<Thread> {
+    let mut regs = goal;
+    (regs.rax, regs.orig_rax) = (goal.orig_rax, u64::MAX);
+    regs.rip -= SYSCALL_BYTES;
+    (regs.rsi, regs.rdx) = (goal.rsi + goal.rax, goal.rdx - goal.rax);
+    tracee.set_registers(&regs)?;
+    tracee.to_system_call(0).map(|()| Thread::Rest(Box::new(goal), false))
+}
+
+/// May it be on its way out of a call that a signal has broken off which nobody heeds?
+fn is_woken(status: &Status) -> bool {
+    status.state == 'R' || status.state == 'D' && status.pending & !status.blocked != 0
 }
 
 /// Does nothing happen when it gets this signal? (The kernel keeps even such a one for a tracee.)
