@@ -3,39 +3,9 @@
 
 mod lab;
 
-use lab::programs::{Programs, at, poor_and_rich, processes, rich};
+use lab::programs::{Programs, at, poor_and_rich, processes};
 use lab::{Lab, fails, ok, until};
-use pando_node::views::{Decisions, Event};
-use std::path::PathBuf;
-
-/// What a node takes for its memory group: 1 GB, of which a test says how much is used.
-struct Group(PathBuf);
-
-impl Group {
-    fn new(name: &str) -> Group {
-        let dir = std::env::temp_dir().join(format!("pando-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
-        std::fs::write(dir.join("memory.max"), (1u64 << 30).to_string()).unwrap();
-        let group = Group(dir);
-        group.used(100);
-        group
-    }
-
-    fn used(&self, megabytes: u64) {
-        std::fs::write(self.0.join("memory.current"), (megabytes << 20).to_string()).unwrap();
-    }
-
-    /// Of the node's configuration.
-    fn line(&self) -> String {
-        format!("memory_cgroup = {:?}\n", self.0)
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+use pando_node::views::Decisions;
 
 #[test]
 fn a_program_goes_where_it_ends_sooner_and_comes_back_when_that_node_is_drained() {
@@ -90,59 +60,6 @@ fn what_users_want_is_heeded() {
         (!all.stays.iter().any(|d| d.pid == mine.pid) && all.stays.len() == 4).then_some(())
     });
     assert_eq!(lab.nodes[0].process(mine.pid).unwrap().place, "n1");
-    programs.end_well();
-}
-
-#[test]
-fn a_node_that_is_short_of_memory_sends_a_program_away() {
-    let group = Group::new("memory");
-    // Rich in CPUs, so that nothing leaves for speed.
-    let lab = rich(&[&group.line(), ""]);
-    let mut programs = Programs::new(&lab);
-    programs.start(&lab, &["run"]);
-    until("a look at the one that stays", || {
-        let all: Decisions = lab.nodes[0].client().get("/v1/decisions").unwrap();
-        all.stays.iter().any(|d| d.text.contains("no place is better")).then_some(())
-    });
-    group.used(1000);
-    let p = at(&lab, "n2", 1);
-    assert!(p.records[0].reason.starts_with("memory: memory is short here, 24 MB free"), "{:?}", p.records);
-    programs.end_well();
-}
-
-#[test]
-fn who_takes_memory_stands_still_while_another_one_makes_room() {
-    let group = Group::new("brake");
-    let lab = rich(&[&group.line(), ""]);
-    let mut programs = Programs::new(&lab);
-    programs.start(&lab, &["run"]);
-    // Grows to 4 GB in some minutes; it is ended long before.
-    let work = ["__work", "100000", "4000000000", "100000"];
-    let pando = env!("CARGO_BIN_EXE_pando");
-    let mut grows = lab.nodes[0].cli(&["run", "--no-move", pando]).args(work).spawn().unwrap();
-    let pid = until("the one that grows", || {
-        let all: Decisions = lab.nodes[0].client().get("/v1/decisions").unwrap();
-        all.stays.iter().find(|d| d.text.contains("--no-move")).map(|d| d.pid)
-    });
-    let resident = || pando_kernel::procfs::stat(pid as i32).unwrap().resident;
-    let begun = resident();
-    until("that it grows", || (resident() > begun + (10 << 20)).then_some(()));
-    group.used(1010);
-    let at_n2 = at(&lab, "n2", 1);
-    assert!(at_n2.records[0].reason.starts_with("memory: "), "{:?}", at_n2.records);
-    let event = until("that somebody stands still", || {
-        let all: Vec<Event> = lab.nodes[0].client().get("/v1/events").unwrap();
-        all.into_iter().find(|e| e.kind == "still")
-    });
-    assert_eq!(event.pid, Some(pid), "{event:?}");
-    assert!(event.text.contains("stands still for a moment: node n1 has 14 MB left"), "{event:?}");
-    group.used(100);
-    // Nobody holds it any more, and it goes on.
-    until("that nobody traces it", || (pando_kernel::procfs::status(pid as i32).unwrap().tracer == 0).then_some(()));
-    let then = resident();
-    until("that it grows again", || (resident() > then).then_some(()));
-    pando_kernel::signal::kill(pid as i32, 9).unwrap();
-    assert!(!grows.wait().unwrap().success());
     programs.end_well();
 }
 

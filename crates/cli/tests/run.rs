@@ -25,7 +25,7 @@ fn the_status_is_the_programs_own() {
         let code = |script: &str| status(&["/bin/sh", "-c", script], socket);
         assert_eq!(code("exit 0"), (Some(0), String::new()));
         assert_eq!(code("exit 42"), (Some(42), String::new()));
-        for (word, number) in [("TERM", 15), ("INT", 2), ("KILL", 9)] {
+        for (word, number) in [("TERM", 15), ("USR1", 10), ("KILL", 9)] {
             let script = format!("kill -{word} $$");
             let ended = pando().args(["run", "/bin/sh", "-c", &script]).env("PANDO_SOCKET", socket).status().unwrap();
             assert_eq!(ended.signal(), Some(number), "a shell must see by what it ended");

@@ -11,24 +11,32 @@ fn settings(cpus: f64) -> String {
     format!("{BALANCE}[load]\ncpus = {cpus:?}\nspeed = 1.0\n")
 }
 
+const PLENTY: f64 = 512.0;
+
 /// n1, n2, ...: all have plenty of CPU, and more lines of configuration each; the first of these may be keys of `[load]`.
 pub fn rich(nodes: &[&str]) -> Lab {
-    beside(Lab::new(1, &format!("{}{}", settings(512.0), nodes[0])), &nodes[1..])
+    let all: Vec<(f64, &str)> = nodes.iter().map(|more| (PLENTY, *more)).collect();
+    with_cpus(&all)
 }
 
 /// n1 has next to no CPU; n2, n3, ... are like those of [`rich`].
 pub fn poor_and_rich(others: &[&str]) -> Lab {
-    beside(Lab::new(1, &settings(0.05)), others)
+    let mut all = vec![(0.05, "")];
+    all.extend(others.iter().map(|more| (PLENTY, *more)));
+    with_cpus(&all)
 }
 
-fn beside(mut lab: Lab, others: &[&str]) -> Lab {
-    for (i, more) in others.iter().enumerate() {
-        let name = format!("n{}", i + 2);
-        let mut node = lab.prepare(&name, &format!("{}{more}", settings(512.0)));
+/// n1, n2, ...: how much CPU each has, and more lines of configuration.
+pub fn with_cpus(nodes: &[(f64, &str)]) -> Lab {
+    let lines = |(cpus, more): (f64, &str)| format!("{}{more}", settings(cpus));
+    let mut lab = Lab::new(1, &lines(nodes[0]));
+    for (i, &node) in nodes.iter().enumerate().skip(1) {
+        let name = format!("n{}", i + 1);
+        let mut daemon = lab.prepare(&name, &lines(node));
         let token = lab.token();
-        ok(&mut node.join(&token, &name));
-        node.start();
-        lab.nodes.push(node);
+        ok(&mut daemon.join(&token, &name));
+        daemon.start();
+        lab.nodes.push(daemon);
     }
     lab.settled();
     lab
@@ -48,8 +56,13 @@ impl Programs {
 
     /// `words`: of `pando` at n1, up to the program.
     pub fn start(&mut self, lab: &Lab, words: &[&str]) {
+        self.start_at(lab, 0, words);
+    }
+
+    /// The same at another node.
+    pub fn start_at(&mut self, lab: &Lab, node: usize, words: &[&str]) {
         let script = "while [ ! -e $stop ]; do i=0; while [ $i -lt 9999 ]; do i=$((i+1)); done; done";
-        let mut command = lab.nodes[0].cli(words);
+        let mut command = lab.nodes[node].cli(words);
         command.args(["/bin/sh", "-c", script]).env("stop", &self.stop).stdin(Stdio::null());
         self.children.push(command.spawn().unwrap());
     }

@@ -1,0 +1,179 @@
+//! A node that is short of memory sends programs away, one after the other, and who takes memory fastest waits for that. With the real engine, on
+//! nodes of this machine of which one is told how much memory it has.
+
+mod lab;
+
+use lab::group::Group;
+use lab::programs::{Programs, at, processes, rich, with_cpus};
+use lab::{Lab, ok, until};
+use pando_kernel::procfs;
+use pando_node::views::{Decisions, Event};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+/// One that grows to 4 GB in some minutes; it is ended long before.
+fn grows(lab: &Lab, words: &[&str]) -> Child {
+    let work = [env!("CARGO_BIN_EXE_pando"), "__work", "100000", "4000000000", "100000"];
+    lab.nodes[0].cli(words).args(work).spawn().unwrap()
+}
+
+/// The first event of this kind at a node, and of this process unless that is 0.
+fn event(lab: &Lab, node: usize, kind: &str, pid: u32) -> Event {
+    until(&format!("an event {kind:?}"), || {
+        let all: Vec<Event> = lab.nodes[node].client().get("/v1/events").unwrap();
+        all.into_iter().find(|e| e.kind == kind && (pid == 0 || e.pid == Some(pid)))
+    })
+}
+
+#[test]
+fn a_node_that_is_short_of_memory_sends_a_program_away() {
+    let group = Group::new("memory");
+    // Rich in CPUs, so that nothing leaves for speed.
+    let lab = rich(&[&group.line(), ""]);
+    let mut programs = Programs::new(&lab);
+    programs.start(&lab, &["run"]);
+    until("a look at the one that stays", || {
+        let all: Decisions = lab.nodes[0].client().get("/v1/decisions").unwrap();
+        all.stays.iter().any(|d| d.text.contains("no place is better")).then_some(())
+    });
+    group.used(1000);
+    let p = at(&lab, "n2", 1);
+    assert!(p.records[0].reason.starts_with("memory: memory is short here, 24 MB free"), "{:?}", p.records);
+    programs.end_well();
+}
+
+#[test]
+fn who_takes_memory_stands_still_while_another_one_makes_room() {
+    let group = Group::new("brake");
+    let lab = rich(&[&group.line(), ""]);
+    let mut programs = Programs::new(&lab);
+    programs.start(&lab, &["run"]);
+    let mut grows = grows(&lab, &["run", "--no-move"]);
+    let pid = until("the one that grows", || {
+        let all: Decisions = lab.nodes[0].client().get("/v1/decisions").unwrap();
+        all.stays.iter().find(|d| d.text.contains("--no-move")).map(|d| d.pid)
+    });
+    let resident = || procfs::stat(pid as i32).unwrap().resident;
+    let begun = resident();
+    until("that it grows", || (resident() > begun + (10 << 20)).then_some(()));
+    group.used(1010);
+    let at_n2 = at(&lab, "n2", 1);
+    assert!(at_n2.records[0].reason.starts_with("memory: "), "{:?}", at_n2.records);
+    let event = event(&lab, 0, "still", 0);
+    assert_eq!(event.pid, Some(pid), "{event:?}");
+    assert!(event.text.contains("stands still for a moment: node n1 has 14 MB left"), "{event:?}");
+    group.used(100);
+    // Nobody holds it any more, and it goes on.
+    until("that nobody traces it", || (procfs::status(pid as i32).unwrap().tracer == 0).then_some(()));
+    let then = resident();
+    until("that it grows again", || (resident() > then).then_some(()));
+    pando_kernel::signal::kill(pid as i32, 9).unwrap();
+    assert!(!grows.wait().unwrap().success());
+    programs.end_well();
+}
+
+/// The process abroad of the program with this name, as its node knows it.
+fn guest(name: &str) -> Option<i32> {
+    let numbers = std::fs::read_dir("/proc").unwrap().filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok());
+    let is = |pid: &i32| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim_end() == name);
+    numbers.into_iter().find(is)
+}
+
+/// It has so much memory, and waits: home's copy does not come back soon when it has left.
+fn waits(lab: &Lab, node: usize, megabytes: u32) -> Child {
+    let script = format!("x = b'x' * ({megabytes} << 20); print('ready', flush=True); input()");
+    let mut command = lab.nodes[node].cli(&["run", "python3", "-c", &script]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    child
+}
+
+fn end_well(mut waits: Child) {
+    waits.stdin.take().unwrap().write_all(b"\n").unwrap();
+    assert!(waits.wait().unwrap().success());
+}
+
+/// 104 MB are missing from the beginning: while memory falls fast it is taken for less than it is.
+fn short(name: &str) -> Group {
+    let group = Group::new(name);
+    group.used(1000);
+    group
+}
+
+#[test]
+fn a_guest_stands_still_as_well() {
+    let group = short("guest-brake");
+    let lab = rich(&["", &group.line()]);
+    ok(&mut lab.nodes[0].cli(&["drain", "n1"]));
+    until("that n1 is known to be drained", || (lab.nodes[1].node("n1").standing == "drained").then_some(()));
+    let large = waits(&lab, 1, 160);
+    // A name that no other test's guest has, and that the kernel has room for.
+    let name = format!("gr{}", std::process::id());
+    let path = lab.dir.join(&name);
+    std::fs::copy(env!("CARGO_BIN_EXE_pando"), &path).unwrap();
+    // 8 MB a second.
+    let words = ["__work", "1000000", "4000000000", "1000000"];
+    let mut grows = lab.nodes[0].cli(&["run", "--no-move", "--node", "n2"]).arg(&path).args(words).spawn().unwrap();
+    let pid = at(&lab, "n2", 1).pid;
+    let guest = until("the guest", || guest(&format!("guest:{name}")));
+    let resident = || procfs::stat(guest).unwrap().resident;
+    let begun = resident();
+    until("that it grows", || (resident() > begun + (4 << 20)).then_some(()));
+    ok(&mut lab.nodes[0].cli(&["drain", "--undo", "n1"]));
+    let event = event(&lab, 1, "still", pid);
+    assert_eq!(event.home.as_deref(), Some("n1"), "{event:?}");
+    // The large one's memory is about to come back, as far as its node knows, for some seconds.
+    until("that it stands still", || (procfs::status(guest).unwrap().state == 't').then_some(()));
+    let ticks = || procfs::stat(guest).unwrap().cpu_ticks;
+    let then = (ticks(), resident());
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!((ticks(), resident()), then);
+    group.used(100);
+    until("that it grows again", || (resident() > then.1).then_some(()));
+    pando_kernel::signal::kill(pid as i32, 9).unwrap();
+    assert!(!grows.wait().unwrap().success());
+    end_well(large);
+}
+
+#[test]
+fn memory_that_is_about_to_come_back_is_counted() {
+    let group = short("coming");
+    let lab = rich(&[&group.line(), ""]);
+    ok(&mut lab.nodes[0].cli(&["drain", "n2"]));
+    until("that n2 is known to be drained", || (lab.nodes[0].node("n2").standing == "drained").then_some(()));
+    let children = [waits(&lab, 0, 130), waits(&lab, 0, 160)];
+    ok(&mut lab.nodes[0].cli(&["drain", "--undo", "n2"]));
+    // One of them is enough.
+    let left = until("that both have left", || {
+        let all: Vec<Event> = lab.nodes[0].client().get("/v1/events").unwrap();
+        let left: Vec<Event> = all.into_iter().filter(|e| e.kind == "move").collect();
+        (left.len() == 2).then_some(left)
+    });
+    let apart = left[1].time_ms - left[0].time_ms;
+    assert!(apart >= 4000, "the second left when the first one's memory was about to be free: {apart} ms");
+    children.into_iter().for_each(end_well);
+}
+
+#[test]
+fn a_home_that_is_short_of_memory_lets_nothing_through() {
+    let group = Group::new("veto");
+    let lab = with_cpus(&[(0.05, &group.line()), (0.5, ""), (512.0, "")]);
+    ok(&mut lab.nodes[0].cli(&["drain", "n3"]));
+    let mut programs = Programs::new(&lab);
+    programs.start(&lab, &["run"]);
+    at(&lab, "n2", 1);
+    group.used(1010);
+    until("that memory is known to be short", || (lab.nodes[0].node("n1").free < 100 << 20).then_some(()));
+    ok(&mut lab.nodes[0].cli(&["drain", "--undo", "n3"]));
+    until("the veto", || {
+        let all: Decisions = lab.nodes[1].client().get("/v1/decisions").unwrap();
+        all.stays.iter().any(|d| d.text.contains("come by n1, which is short of memory")).then_some(())
+    });
+    assert_eq!(processes(&lab)[0].place, "n2");
+    group.used(100);
+    until("that it is at n3", || (processes(&lab)[0].place == "n3").then_some(()));
+    programs.end_well();
+}
