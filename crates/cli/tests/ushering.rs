@@ -12,9 +12,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-/// One that grows to 4 GB in some minutes; it is ended long before.
-fn grows(lab: &Lab, words: &[&str]) -> Child {
-    let work = [env!("CARGO_BIN_EXE_pando"), "__work", "100000", "4000000000", "100000"];
+/// One that grows to 4 GB in so many half milliseconds; it is ended long before.
+fn grows(lab: &Lab, words: &[&str], time: u32) -> Child {
+    let time = time.to_string();
+    let work = [env!("CARGO_BIN_EXE_pando"), "__work", &time, "4000000000", &time];
     lab.nodes[0].cli(words).args(work).spawn().unwrap()
 }
 
@@ -49,7 +50,7 @@ fn who_takes_memory_stands_still_while_another_one_makes_room() {
     let lab = rich(&[&group.line(), ""]);
     let mut programs = Programs::new(&lab);
     programs.start(&lab, &["run"]);
-    let mut grows = grows(&lab, &["run", "--no-move"]);
+    let mut grows = grows(&lab, &["run", "--no-move"], 100_000);
     let pid = until("the one that grows", || {
         let all: Decisions = lab.nodes[0].client().get("/v1/decisions").unwrap();
         all.stays.iter().find(|d| d.text.contains("--no-move")).map(|d| d.pid)
@@ -73,13 +74,6 @@ fn who_takes_memory_stands_still_while_another_one_makes_room() {
     programs.end_well();
 }
 
-/// The process abroad of the program with this name, as its node knows it.
-fn guest(name: &str) -> Option<i32> {
-    let numbers = std::fs::read_dir("/proc").unwrap().filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok());
-    let is = |pid: &i32| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim_end() == name);
-    numbers.into_iter().find(is)
-}
-
 /// It has so much memory, and waits: home's copy does not come back soon when it has left.
 fn waits(lab: &Lab, node: usize, megabytes: u32) -> Child {
     let script = format!("x = b'x' * ({megabytes} << 20); print('ready', flush=True); input()");
@@ -96,10 +90,10 @@ fn end_well(mut waits: Child) {
     assert!(waits.wait().unwrap().success());
 }
 
-/// 104 MB are missing from the beginning: while memory falls fast it is taken for less than it is.
+/// 114 MB are missing from the beginning: while memory falls fast it is taken for less than it is.
 fn short(name: &str) -> Group {
     let group = Group::new(name);
-    group.used(1000);
+    group.used(1010);
     group
 }
 
@@ -110,15 +104,10 @@ fn a_guest_stands_still_as_well() {
     ok(&mut lab.nodes[0].cli(&["drain", "n1"]));
     until("that n1 is known to be drained", || (lab.nodes[1].node("n1").standing == "drained").then_some(()));
     let large = waits(&lab, 1, 160);
-    // A name that no other test's guest has, and that the kernel has room for.
-    let name = format!("gr{}", std::process::id());
-    let path = lab.dir.join(&name);
-    std::fs::copy(env!("CARGO_BIN_EXE_pando"), &path).unwrap();
-    // 8 MB a second.
-    let words = ["__work", "1000000", "4000000000", "1000000"];
-    let mut grows = lab.nodes[0].cli(&["run", "--no-move", "--node", "n2"]).arg(&path).args(words).spawn().unwrap();
+    // 16 MB a second.
+    let mut grows = grows(&lab, &["run", "--no-move", "--node", "n2"], 500_000);
     let pid = at(&lab, "n2", 1).pid;
-    let guest = until("the guest", || guest(&format!("guest:{name}")));
+    let guest = until("the guest", || lab.nodes[1].guest(pid));
     let resident = || procfs::stat(guest).unwrap().resident;
     let begun = resident();
     until("that it grows", || (resident() > begun + (4 << 20)).then_some(()));

@@ -4,6 +4,7 @@
 
 pub mod fake;
 pub mod group;
+
 pub mod naive;
 pub mod personal;
 pub mod programs;
@@ -227,6 +228,18 @@ impl Daemon {
     pub fn process(&self, pid: u32) -> Option<Process> {
         let all: Vec<Process> = self.client().get("/v1/processes").unwrap();
         all.into_iter().find(|p| p.pid == pid)
+    }
+
+    /// The process here in which a guest runs.
+    pub fn guest(&self, pid: u32) -> Option<i32> {
+        let mut below = vec![self.process(pid).filter(|p| p.role == "guest")?.helper? as i32];
+        while let Some(pid) = below.pop() {
+            if fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.starts_with("guest:")) {
+                return Some(pid);
+            }
+            below.extend(pando_kernel::procfs::children(pid));
+        }
+        None
     }
 
     /// Children of the daemon that ended and were not waited for.
