@@ -166,3 +166,22 @@ fn a_home_that_is_short_of_memory_lets_nothing_through() {
     until("that it is at n3", || (processes(&lab)[0].place == "n3").then_some(()));
     programs.end_well();
 }
+
+#[test]
+fn who_was_sent_away_for_memory_goes_back_when_there_is_some() {
+    let group = Group::new("back");
+    let lab = rich(&["", &group.line()]);
+    let mut programs = Programs::new(&lab);
+    programs.start(&lab, &["run", "--node", "n2"]);
+    at(&lab, "n2", 1);
+    group.used(1010);
+    let p = at(&lab, "n1", 2);
+    assert!(p.records[1].reason.starts_with("memory: "), "{:?}", p.records);
+    // It would try again after one second, and after two more.
+    std::thread::sleep(Duration::from_secs(4));
+    assert_eq!(processes(&lab)[0].moves, 2, "n2 has no memory for it");
+    group.used(100);
+    let p = at(&lab, "n2", 3);
+    assert_eq!(p.records[2].reason, "goes back");
+    programs.end_well();
+}

@@ -9,7 +9,7 @@ use crate::owner::{Caller, Facts, exists};
 use crate::processes::Known;
 use crate::sys;
 use crate::views::{Event, MoveRequest};
-use pando_balance::Children;
+use pando_balance::{Children, Other, Process};
 use pando_kernel::procfs::{self, Stat};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -136,8 +136,10 @@ async fn go(node: &Arc<Node>, going: Going) {
     let process = facts::about(node, going.pid);
     let dest = match &going.aim {
         Aim::Home => going.returns.then(|| node.name()),
-        // Its user wants it there, but whoever has that node does not just now.
-        Aim::Node(name) if going.back => Some(name.clone()).filter(|name| is_open(node, name)),
+        // Its user wants it there, but whoever has that node does not just now, or it has no memory for it.
+        Aim::Node(name) if going.back => {
+            Some(name.clone()).filter(|name| is_open(node, name) && has_memory(node, name, &process))
+        }
         Aim::Node(name) => Some(name.clone()),
         // It was away for that reason; who follows goes only where there is more room than at home.
         Aim::Best if going.back => choice::best(node, &node.name(), &process, true).ok().map(|(name, _)| name),
@@ -165,6 +167,14 @@ async fn go(node: &Arc<Node>, going: Going) {
 
 fn is_open(node: &Node, name: &str) -> bool {
     node.cluster.nodes().iter().any(|n| n.name == *name && !["drained", "owner"].contains(&n.standing.as_str()))
+}
+
+/// What is not known is tried.
+fn has_memory(node: &Node, name: &str, process: &Process) -> bool {
+    let others = node.balancing.others(node);
+    let less = i64::try_from(process.needs()).unwrap_or(i64::MAX);
+    let is_short = |o: &Other| pando_balance::need(&o.load.with_memory(-less), &node.config.balance) > 0;
+    !others.iter().any(|o| o.name == name && is_short(o))
 }
 
 /// That it did not go, unless as much has been said of its family often enough.
