@@ -6,17 +6,41 @@ mod lab;
 use lab::group::Group;
 use lab::programs::{Programs, at, processes, rich, with_cpus};
 use lab::{Lab, ok, until};
-use pando_kernel::procfs;
+use pando_kernel::{procfs, signal};
 use pando_node::views::{Decisions, Event};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-/// One that grows to 4 GB in so many half milliseconds; it is ended long before.
-fn grows(lab: &Lab, words: &[&str], time: u32) -> Child {
-    let time = time.to_string();
-    let work = [env!("CARGO_BIN_EXE_pando"), "__work", &time, "4000000000", &time];
-    lab.nodes[0].cli(words).args(work).spawn().unwrap()
+/// A program that grows to 4 GB in so many half milliseconds. It is ended long before, however the test ends.
+struct Grows {
+    run: Child,
+    pid: u32,
+}
+
+impl Grows {
+    fn new(lab: &Lab, words: &[&str], time: u32) -> Self {
+        let time = time.to_string();
+        let work = [env!("CARGO_BIN_EXE_pando"), "__work", &time, "4000000000", &time];
+        let mut grows = Grows { run: lab.nodes[0].cli(words).args(work).spawn().unwrap(), pid: 0 };
+        grows.pid = until("the one that grows", || {
+            processes(lab).into_iter().find(|p| p.command.contains("__work")).map(|p| p.pid)
+        });
+        grows
+    }
+
+    fn resident(&self) -> u64 {
+        procfs::stat(self.pid as i32).unwrap().resident
+    }
+}
+
+impl Drop for Grows {
+    fn drop(&mut self) {
+        if self.pid > 0 {
+            let _ = signal::kill(self.pid as i32, libc::SIGKILL);
+        }
+        let _ = self.run.wait();
+    }
 }
 
 /// The first event of this kind at a node, and of this process unless that is 0.
@@ -50,27 +74,19 @@ fn who_takes_memory_stands_still_while_another_one_makes_room() {
     let lab = rich(&[&group.line(), ""]);
     let mut programs = Programs::new(&lab);
     programs.start(&lab, &["run"]);
-    let mut grows = grows(&lab, &["run", "--no-move"], 100_000);
-    let pid = until("the one that grows", || {
-        let all: Decisions = lab.nodes[0].client().get("/v1/decisions").unwrap();
-        all.stays.iter().find(|d| d.text.contains("--no-move")).map(|d| d.pid)
-    });
-    let resident = || procfs::stat(pid as i32).unwrap().resident;
-    let begun = resident();
-    until("that it grows", || (resident() > begun + (10 << 20)).then_some(()));
+    let grows = Grows::new(&lab, &["run", "--no-move"], 100_000);
+    let grown = |megabytes: u64| until("that it grows", || (grows.resident() > megabytes << 20).then_some(()));
+    grown(20);
     group.used(1010);
     let at_n2 = at(&lab, "n2", 1);
     assert!(at_n2.records[0].reason.starts_with("memory: "), "{:?}", at_n2.records);
     let event = event(&lab, 0, "still", 0);
-    assert_eq!(event.pid, Some(pid), "{event:?}");
+    assert_eq!(event.pid, Some(grows.pid), "{event:?}");
     assert!(event.text.contains("stands still for a moment: node n1 has 14 MB left"), "{event:?}");
     group.used(100);
     // Nobody holds it any more, and it goes on.
-    until("that nobody traces it", || (procfs::status(pid as i32).unwrap().tracer == 0).then_some(()));
-    let then = resident();
-    until("that it grows again", || (resident() > then).then_some(()));
-    pando_kernel::signal::kill(pid as i32, 9).unwrap();
-    assert!(!grows.wait().unwrap().success());
+    until("that nobody traces it", || (procfs::status(grows.pid as i32).unwrap().tracer == 0).then_some(()));
+    grown((grows.resident() >> 20) + 1);
     programs.end_well();
 }
 
@@ -105,14 +121,13 @@ fn a_guest_stands_still_as_well() {
     until("that n1 is known to be drained", || (lab.nodes[1].node("n1").standing == "drained").then_some(()));
     let large = waits(&lab, 1, 160);
     // 16 MB a second.
-    let mut grows = grows(&lab, &["run", "--no-move", "--node", "n2"], 500_000);
-    let pid = at(&lab, "n2", 1).pid;
-    let guest = until("the guest", || lab.nodes[1].guest(pid));
+    let grows = Grows::new(&lab, &["run", "--no-move", "--node", "n2"], 500_000);
+    let guest = until("the guest", || lab.nodes[1].guest(grows.pid));
     let resident = || procfs::stat(guest).unwrap().resident;
     let begun = resident();
     until("that it grows", || (resident() > begun + (4 << 20)).then_some(()));
     ok(&mut lab.nodes[0].cli(&["drain", "--undo", "n1"]));
-    let event = event(&lab, 1, "still", pid);
+    let event = event(&lab, 1, "still", grows.pid);
     assert_eq!(event.home.as_deref(), Some("n1"), "{event:?}");
     // The large one's memory is about to come back, as far as its node knows, for some seconds.
     until("that it stands still", || (procfs::status(guest).unwrap().state == 't').then_some(()));
@@ -122,8 +137,6 @@ fn a_guest_stands_still_as_well() {
     assert_eq!((ticks(), resident()), then);
     group.used(100);
     until("that it grows again", || (resident() > then.1).then_some(()));
-    pando_kernel::signal::kill(pid as i32, 9).unwrap();
-    assert!(!grows.wait().unwrap().success());
     end_well(large);
 }
 
