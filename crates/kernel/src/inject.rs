@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 pub const QUIET: u64 = !(1 << (libc::SIGTRAP - 1));
 
 /// Machine code at the start of the hole.
-pub const CODE: [u8; 58] = [
+pub const CODE: [u8; 80] = [
     0x0f, 0x05, // 0: syscall
     0xcc, // 2: int3
     0xcc, // 3: int3, for a process that was let go of here: it ends, whatever the registers hold
@@ -32,6 +32,12 @@ pub const CODE: [u8; 58] = [
     0x75, 0xd6, // jnz 4
     0xcc, // int3
     0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, // the same
+    // 58: rbx = shapes of tiles
+    0xc4, 0xe2, 0x78, 0x49, 0x03, // ldtilecfg [rbx]
+    0xc4, 0xe2, 0x7b, 0x49, 0xc0, // tilezero tmm0
+    0xc4, 0xe2, 0x78, 0x49, 0xc0, // tilerelease
+    0xcc, // int3
+    0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, // the same
 ];
 /// Offset of the single call.
 pub const SINGLE: u64 = 0;
@@ -45,6 +51,11 @@ pub const TABLE: u64 = 4;
 pub const TABLE_RETURN: u64 = 33;
 /// Where a finished table stops (one past its int3).
 const TABLE_DONE: u64 = 47;
+/// Offset of the code that uses AMX's tiles once, and where it stops when it has.
+const TILES: u64 = 58;
+const TILES_DONE: u64 = TILES + 16;
+/// One tile of 16 rows of 64 bytes (SDM, LDTILECFG): palette, bytes of a row of each, rows of each.
+const ONE_TILE: [(usize, u8); 3] = [(0, 1), (16, 64), (48, 16)];
 /// Longest that injected calls may take: none of them waits. The code is in the program's memory, where others may have
 /// changed it: then it may never come to its end.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -176,6 +187,24 @@ pub fn clone_thread(
         Some(other) => Err(InjectError::Unexpected(other)),
         None => Err(InjectError::Stuck),
     }
+}
+
+/// Has a thread that may use AMX's tiles use one: only then the kernel makes room for them and takes a state that has some
+/// (Documentation/arch/x86/xstate.rst). The tracee must be stopped with all signals blocked; its registers are left changed.
+pub fn use_tiles(
+    tracee: Tracee,
+    memory: &ProcessMemory,
+    base: &Registers,
+    (code, scratch): (u64, u64),
+) -> Result<(), InjectError> {
+    let mut shapes = [0; 64];
+    ONE_TILE.iter().for_each(|(at, value)| shapes[*at] = *value);
+    if memory.write(scratch, &shapes) != shapes.len() {
+        return Err(InjectError::Trace(io::Error::other("cannot write the shapes of tiles")));
+    }
+    tracee.set_registers(&Registers { rip: code + TILES, orig_rax: u64::MAX, rbx: scratch, ..*base })?;
+    tracee.cont(0)?;
+    wait_trap(tracee, false, code + TILES_DONE, &mut || PATIENCE).map(drop)
 }
 
 /// Runs one call at a `syscall` instruction that the tracee already has, by a single step. The tracee must be

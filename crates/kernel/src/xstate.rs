@@ -16,6 +16,14 @@ const KERNELS: std::ops::Range<usize> = 464..512;
 const PKRU: u32 = 9;
 const NO_KEYS: [u8; 4] = 0x5555_5554_u32.to_le_bytes();
 
+/// The part with AMX's tiles: the only one so far that a program must ask for before it uses it (arch_prctl(2) with these; Linux
+/// Documentation/arch/x86/xstate.rst). Before that the kernel takes no state with it, either.
+pub const TILES: u32 = 18;
+/// Tells what the process may use, as a bit vector.
+pub const ARCH_GET_XCOMP_PERM: u64 = 0x1022;
+/// Asks for a part.
+pub const ARCH_REQ_XCOMP_PERM: u64 = 0x1023;
+
 /// Where a part lies in the kernel's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
@@ -73,6 +81,31 @@ pub fn pack(raw: &[u8], layout: &[Part]) -> Option<Vec<u8>> {
     Some(out)
 }
 
+/// Are there tiles in it?
+pub fn has_tiles(packed: &[u8]) -> bool {
+    let used = packed.get(LEGACY..LEGACY + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
+    used >> TILES & 1 != 0
+}
+
+/// The same without tiles: what a program starts, be it a thread, has none (fpu_clone in the kernel's arch/x86/kernel/fpu/core.c).
+pub fn without_tiles(packed: &[u8]) -> Vec<u8> {
+    let Some((legacy, rest)) = packed.split_at_checked(LEGACY).filter(|_| has_tiles(packed)) else {
+        return packed.into();
+    };
+    let (used, mut parts) = rest.split_at(8);
+    let used = used.try_into().map_or(0, u64::from_le_bytes) & !(1 << TILES);
+    let mut out = [legacy, &used.to_le_bytes()].concat();
+    while let Some(head) = take(&mut parts, 8) {
+        let word = |at: usize| head[at..at + 4].try_into().map_or(0, u32::from_le_bytes);
+        let Some(bytes) = take(&mut parts, word(4) as usize) else { break };
+        if word(0) != TILES {
+            out.extend_from_slice(head);
+            out.extend_from_slice(bytes);
+        }
+    }
+    out
+}
+
 /// Lays `packed` out over `raw`, a state of this machine that the kernel gave. The error is a sentence. `packed` may be hostile: what gets into
 /// `raw` are values of registers, which the kernel checks.
 pub fn unpack(packed: &[u8], layout: &[Part], raw: &mut [u8]) -> Result<(), String> {
@@ -126,6 +159,19 @@ mod tests {
 
     const HERE: [Part; 2] = [Part { number: 2, offset: 576, size: 16 }, Part { number: 5, offset: 1088, size: 8 }];
     const THERE: [Part; 2] = [Part { number: 2, offset: 576, size: 16 }, Part { number: 5, offset: 832, size: 8 }];
+
+    #[test]
+    fn tiles_are_taken_out() {
+        let tiles = Part { number: TILES, offset: 700, size: 64 };
+        let with = pack(&state(&[HERE[0], tiles, HERE[1]], 1096), &[HERE[0], HERE[1], tiles]).unwrap();
+        let without = pack(&state(&HERE, 1096), &HERE).unwrap();
+        assert!(has_tiles(&with) && !has_tiles(&without));
+        assert_eq!((without_tiles(&with), without_tiles(&without)), (without.clone(), without.clone()));
+        for cut in 0..with.len() {
+            // Whatever it is: it is as broken as it was.
+            let _ = without_tiles(&with[..cut]);
+        }
+    }
 
     fn state(parts: &[Part], length: usize) -> Vec<u8> {
         let mut raw: Vec<u8> = (0..length).map(|i| i as u8 | 1).collect();

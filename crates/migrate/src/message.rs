@@ -7,7 +7,7 @@ use crate::cpu::Needs;
 use serde::{Deserialize, Serialize};
 
 /// Protocol version of this build. Both sides say the range they speak and take the highest common one.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
 /// Longest head.
 pub const MAX_HEAD: usize = 2 << 20;
 /// Longest body.
@@ -186,6 +186,8 @@ pub struct Start {
     pub ignored: u64,
     /// See there.
     pub timers: CpuTimers,
+    /// It has asked for AMX's tiles (`pando_kernel::xstate`).
+    pub tiles: bool,
     /// Held by job control: do not run before `Resume`.
     pub paused: bool,
     /// Home's monotonic clock when the program was stopped, nanoseconds: the guest's may not be behind that when it runs.

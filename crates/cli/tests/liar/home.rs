@@ -110,6 +110,7 @@ impl Beginning {
             handlers: Vec::new(),
             ignored: 0,
             timers: [[0; 4]; 2],
+            tiles: false,
             paused: false,
             clock: 0,
             calls: 0,

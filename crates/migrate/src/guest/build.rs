@@ -21,7 +21,7 @@ use pando_kernel::pagemap::Pagemap;
 use pando_kernel::ptrace::{self, Registers, Stop, Tracee};
 use pando_kernel::sandbox::{self, Plan};
 use pando_kernel::uffd::Uffd;
-use pando_kernel::{PAGE, clock, pidfd, signal, vdso};
+use pando_kernel::{PAGE, clock, pidfd, signal, vdso, xstate};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::TcpStream;
 use std::os::fd::FromRawFd;
@@ -466,7 +466,7 @@ impl Guest {
         self.none_failed(&calls, &results)
     }
 
-    fn restore_registers(&mut self, base: &Registers, tid: i32, context: &Context, xstate: &[u8]) -> Result<()> {
+    fn restore_registers(&mut self, base: &Registers, tid: i32, context: &Context, extended: &[u8]) -> Result<()> {
         let strange = || GuestError::Protocol("a strange register set".into());
         let regs = ptrace::from_words(&context.registers).ok_or_else(strange)?;
         let args = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
@@ -477,8 +477,12 @@ impl Guest {
         thread.cpu_before_ns = context.cpu_abroad_ns;
         thread.cut_short = context.cut_short.map(|done| (regs.orig_rax, args, done));
         thread.attach = context.in_call.map(|seq| super::Attach { seq, nr: regs.orig_rax, args });
+        if xstate::has_tiles(extended) {
+            let places = (self.hole, self.hole + SCRATCH);
+            inject::use_tiles(thread.tracee, &self.memory, base, places)?;
+        }
         at("registers", thread.tracee.set_registers(&sane(&regs, base)))?;
-        at("extended state", thread.tracee.set_xstate(xstate))?;
+        at("extended state", thread.tracee.set_xstate(extended))?;
         at("mask", thread.tracee.set_signal_mask(context.mask))?;
         if let Some(seq) = context.in_call {
             self.files_find(seq, regs.orig_rax, &args);
@@ -521,6 +525,9 @@ impl Guest {
         // First of all, so that its result is easily found.
         let heap = self.heap.is_possible.then(|| place(&heap::map(start.brk, self.hole)));
         calls.splice(0..0, heap.map(heap::set_map));
+        if start.tiles {
+            calls.push(call(libc::SYS_arch_prctl, &[xstate::ARCH_REQ_XCOMP_PERM, u64::from(xstate::TILES)]));
+        }
         // All kinds, so that a native membarrier works as it did at home.
         calls.extend([4, 16, 64, 256].map(|command| call(libc::SYS_membarrier, &[command, 0, 0])));
         let filter = self.filter();

@@ -11,7 +11,7 @@ use pando_kernel::inject::{self, Call, InjectError, call};
 use pando_kernel::memory::ProcessMemory;
 use pando_kernel::pagemap::{self, Pagemap};
 use pando_kernel::ptrace::{self, Stop, Tracee};
-use pando_kernel::{PAGE, procfs};
+use pando_kernel::{PAGE, procfs, xstate};
 use std::time::{Duration, Instant};
 
 /// SIGTRAP at the entry into or the exit from a system call (PTRACE_O_TRACESYSGOOD).
@@ -157,7 +157,7 @@ impl Deputy {
             Some(libc::ESRCH) => HomeError::Kernel(what, e),
             _ => self.unusable(what, e),
         };
-        child.set_xstate(&birth.xstate).map_err(|e| unusable("extended state", e))?;
+        child.set_xstate(&xstate::without_tiles(&birth.xstate)).map_err(|e| unusable("extended state", e))?;
         at("mask", child.set_signal_mask(context.mask))?;
         child.set_registers(&registers).map_err(|e| unusable("registers", e))
     }

@@ -15,7 +15,7 @@ use pando_kernel::pagemap::{Pagemap, Ranges};
 use pando_kernel::procfs::{self, Mapping};
 use pando_kernel::ptrace::{self, Registers, Stop};
 use pando_kernel::signal::SigInfo;
-use pando_kernel::{PAGE, poll, signal};
+use pando_kernel::{PAGE, poll, signal, xstate};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
@@ -26,6 +26,8 @@ const FIRST_REAL_TIME: i32 = 32;
 const TAKEN_BY_ANOTHER: Duration = Duration::from_millis(20);
 /// prctl(2).
 const PR_GET_TID_ADDRESS: u64 = 40;
+/// Where in the scratch page the kernel tells what parts of the registers may be used.
+const PERMITTED: usize = 128;
 /// Most signals that are taken at the stop.
 const STORM: usize = 1000;
 
@@ -167,6 +169,7 @@ impl Deputy {
             map_at_home: false,
             releasing: Default::default(),
             timers: CpuTimers::default(),
+            tiles: false,
             wish: None,
             files: super::files::Files::default(),
             returning: false,
@@ -428,6 +431,7 @@ impl Deputy {
             call(libc::SYS_brk, &[0]),
             call(libc::SYS_getitimer, &[1, scratch + 64]),
             call(libc::SYS_getitimer, &[2, scratch + 96]),
+            call(libc::SYS_arch_prctl, &[xstate::ARCH_GET_XCOMP_PERM, scratch + PERMITTED as u64]),
         ];
         let caught: Vec<i32> = (1..=64).filter(|&s| status.caught & signal::bit(s) != 0).collect();
         for (i, &s) in (0u64..).zip(&caught) {
@@ -442,12 +446,14 @@ impl Deputy {
         for (i, &s) in caught.iter().enumerate() {
             self.handlers.insert(s, page[256 + 32 * i..288 + 32 * i].to_vec());
         }
+        let word = |at: usize| u64::from_le_bytes(page[at..at + 8].try_into().unwrap_or_default());
         for (i, timer) in self.timers.iter_mut().enumerate() {
-            for (j, word) in timer.iter_mut().enumerate() {
-                let at = 64 + i * 32 + j * 8;
-                *word = u64::from_le_bytes(page[at..at + 8].try_into().unwrap_or_default());
+            for (j, part) in timer.iter_mut().enumerate() {
+                *part = word(64 + i * 32 + j * 8);
             }
         }
+        // An older kernel knows no such thing.
+        self.tiles = results[3] == 0 && word(PERMITTED) >> xstate::TILES & 1 != 0;
         Ok(())
     }
 

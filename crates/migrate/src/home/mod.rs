@@ -205,6 +205,8 @@ pub(crate) struct Deputy {
     pub map_at_home: bool,
     /// CPU timers, when all of the process is here.
     pub timers: CpuTimers,
+    /// It has asked for AMX's tiles.
+    pub tiles: bool,
     pub wish: Option<Wish>,
     /// Files whose reads are answered abroad.
     pub files: files::Files,

@@ -10,7 +10,7 @@ use crate::{restart, thread_state};
 use pando_kernel::inject::{self, Call, call};
 use pando_kernel::ptrace::{self, Registers};
 use pando_kernel::signal::{self, SigInfo};
-use pando_kernel::{PAGE, procfs};
+use pando_kernel::{PAGE, procfs, xstate};
 use std::time::{Duration, Instant};
 
 /// Will these registers make that call (again) as soon as they run?
@@ -352,6 +352,10 @@ impl Deputy {
         at("mask", self.threads[tid].tracee.set_signal_mask(inject::QUIET))?;
         self.memory.write(scratch, &context.altstack);
         self.inject(tid, &thread_state::calls(context, scratch))?;
+        let thread = &self.threads[tid];
+        if self.tiles && xstate::has_tiles(&thread.xstate) {
+            inject::use_tiles(thread.tracee, &self.memory, &thread.base, (self.hole, scratch))?;
+        }
         self.requeue(tid, &context.undelivered)
     }
 

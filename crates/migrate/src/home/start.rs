@@ -109,6 +109,7 @@ impl Deputy {
             handlers: self.handlers_for(),
             ignored: self.ignored,
             timers: self.timers,
+            tiles: self.tiles,
             paused: self.job_stopped(),
             clock: stopped_at.wrapping_add_signed(clock::ahead_of_us(self.pid).0),
             calls: self.last_seq,
