@@ -1,0 +1,584 @@
+//! One node of the fabric.
+
+use crate::election::Election;
+use crate::manager::{Manager, Step};
+use crate::memory::Memory;
+use crate::message::{Did, Message, Proposal, Said, View};
+use crate::op::{Op, OpId, Outcome};
+use crate::set::{NodeId, Set};
+use crate::transfer::Staging;
+use crate::tree::Tree;
+use crate::wave::Wave;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// Sizes in bytes, times in milliseconds.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Most children of a node in a tree.
+    pub arity: usize,
+    /// Most bytes that are sent on at once.
+    pub chunk: usize,
+    /// Nobody is sent more than this ahead of what it has.
+    pub window: u64,
+    /// A region has no more bytes: a transfer beyond that is refused.
+    pub most: u64,
+    /// A try to make a new view is made again after this time when somebody else's was later, and comes to nothing.
+    pub retry_ms: u64,
+    /// Most messages of the next view that are kept until that has come.
+    pub early: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { arity: 4, chunk: 64 << 10, window: 1 << 20, most: 1 << 30, retry_ms: 20, early: 4096 }
+    }
+}
+
+/// What is to be done, or has become known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Send this to another node.
+    Send(NodeId, Message),
+    /// One of this node's operations has ended.
+    Ended(u64, Outcome),
+    /// An event was signalled here.
+    Signalled(String),
+    /// There is a new view.
+    View(View),
+    /// This node is in no view any more: it can come back in another life.
+    CutOff,
+}
+
+/// An operation of this node.
+struct Own {
+    op: Op,
+    bytes: Arc<[u8]>,
+}
+
+/// The fabric as one node knows it. All that it does is in the effects; the time is an argument.
+pub struct Fabric {
+    me: NodeId,
+    settings: Settings,
+    memory: Memory,
+    view: View,
+    /// How the view came to be, for those who have not heard of it.
+    latest: Option<Proposal>,
+    cut_off: bool,
+    election: Election,
+    next: u64,
+    own: BTreeMap<u64, Own>,
+    staging: BTreeMap<OpId, Staging>,
+    waves: BTreeMap<u64, Wave>,
+    known: u64,
+    manager: Option<Manager>,
+    early: Vec<(NodeId, u64, Said)>,
+    /// So many were asked whether there is a later view.
+    asked: usize,
+    /// What this node says to itself.
+    inbox: VecDeque<Message>,
+    out: Vec<Effect>,
+}
+
+impl Fabric {
+    /// In a view that all its members begin with; or in none (epoch 0, nobody), and it waits until it is taken in.
+    pub fn new(me: NodeId, view: View, settings: Settings) -> Fabric {
+        let manager = (view.manager == me && view.epoch > 0).then(|| Manager::new(view.members.clone()));
+        let election = Election::new(me, settings.retry_ms);
+        Fabric {
+            me,
+            settings,
+            memory: Memory::default(),
+            view,
+            latest: None,
+            cut_off: false,
+            election,
+            next: 1,
+            own: BTreeMap::new(),
+            staging: BTreeMap::new(),
+            waves: BTreeMap::new(),
+            known: 0,
+            manager,
+            early: Vec::new(),
+            asked: 0,
+            inbox: VecDeque::new(),
+            out: Vec::new(),
+        }
+    }
+
+    /// The view.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// It is in no view any more.
+    pub fn is_cut_off(&self) -> bool {
+        self.cut_off
+    }
+
+    /// This node's part of the global memory.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// The same, to take signals and to store.
+    pub fn memory_mut(&mut self) -> &mut Memory {
+        &mut self.memory
+    }
+
+    /// Asks for an operation; how it ends is told by its number. `bytes`: of a transfer, as many as it says.
+    pub fn submit(&mut self, op: Op, bytes: Arc<[u8]>) -> (u64, Vec<Effect>) {
+        let number = self.next;
+        self.next += 1;
+        self.own.insert(number, Own { op, bytes });
+        self.start(number);
+        (number, self.settle())
+    }
+
+    /// Another node says something.
+    pub fn hear(&mut self, now: u64, from: NodeId, message: Message) -> Vec<Effect> {
+        // What nobody of us would say is as good as nothing. A transfer that is too large here is refused, not unheard of.
+        if !self.cut_off && from != self.me && message.is_sound(u64::MAX) {
+            self.handle(now, from, message);
+        }
+        self.settle_at(now)
+    }
+
+    /// These can't be heard just now (all that are not named can).
+    pub fn suspect(&mut self, now: u64, nodes: Set) -> Vec<Effect> {
+        self.election.suspect(nodes);
+        self.consider(now)
+    }
+
+    /// These should be members, too.
+    pub fn want(&mut self, now: u64, nodes: Set) -> Vec<Effect> {
+        self.election.want(nodes);
+        self.consider(now)
+    }
+
+    /// Time passes. To be called now and then, and after [`Settings::retry_ms`] when nothing else happens.
+    pub fn tick(&mut self, now: u64) -> Vec<Effect> {
+        let behind: std::collections::BTreeSet<NodeId> = self.early.iter().map(|(from, _, _)| *from).collect();
+        for from in behind {
+            self.send(from, Message::Behind(self.view.epoch));
+        }
+        // Whoever waits may wait for nothing: the others may have gone on without it. One of them after the other is asked.
+        if self.election.is_stopped() || !self.own.is_empty() {
+            self.asked += 1;
+            let some = self.view.members.at(self.asked % self.view.members.len().max(1));
+            if let Some(node) = some.filter(|node| *node != self.me) {
+                self.send(node, Message::Behind(self.view.epoch));
+            }
+        }
+        for (to, message) in self.election.remind(&self.view) {
+            self.send(to, message);
+        }
+        self.consider(now)
+    }
+
+    fn consider(&mut self, now: u64) -> Vec<Effect> {
+        if !self.cut_off && self.view.members.has(self.me) {
+            for (to, message) in self.election.consider(now, &self.view) {
+                self.send(to, message);
+            }
+        }
+        self.settle_at(now)
+    }
+
+    fn settle(&mut self) -> Vec<Effect> {
+        // Nothing that a node says to itself in an operation asks for the time.
+        self.settle_at(0)
+    }
+
+    fn settle_at(&mut self, now: u64) -> Vec<Effect> {
+        while let Some(message) = self.inbox.pop_front() {
+            if !self.cut_off {
+                self.handle(now, self.me, message);
+            }
+        }
+        std::mem::take(&mut self.out)
+    }
+
+    fn send(&mut self, to: NodeId, message: Message) {
+        match to == self.me {
+            true => self.inbox.push_back(message),
+            false => self.out.push(Effect::Send(to, message)),
+        }
+    }
+
+    fn say(&mut self, to: NodeId, said: Said) {
+        self.send(to, Message::In(self.view.epoch, said));
+    }
+
+    fn handle(&mut self, now: u64, from: NodeId, message: Message) {
+        match message {
+            Message::In(epoch, said) if epoch == self.view.epoch => {
+                if !self.election.is_stopped() {
+                    self.said(from, said);
+                }
+            }
+            Message::In(epoch, said) => {
+                if epoch > self.view.epoch && self.early.len() < self.settings.early {
+                    self.early.push((from, epoch, said));
+                }
+            }
+            Message::Prepare(ballot) if ballot.epoch == self.view.epoch + 1 => {
+                let done = self.done();
+                let answer = self.election.prepare(ballot, done);
+                self.send(from, answer);
+            }
+            Message::Prepare(ballot) if ballot.epoch > self.view.epoch => {
+                self.send(from, Message::Behind(self.view.epoch));
+            }
+            Message::Accept(ballot, proposal) if ballot.epoch == self.view.epoch + 1 => {
+                let answer = self.election.accept(ballot, proposal);
+                self.send(from, answer);
+            }
+            Message::Prepare(_) | Message::Accept(..) => self.tell_latest(from),
+            Message::Behind(epoch) if epoch < self.view.epoch => {
+                self.tell_latest(from);
+                if let Some(again) = self.election.ask_again(from) {
+                    self.send(from, again);
+                }
+            }
+            Message::Behind(_) => {}
+            Message::Promise { ballot, accepted, done } => {
+                for (to, message) in self.election.promise(from, ballot, accepted, done) {
+                    self.send(to, message);
+                }
+            }
+            Message::Accepted(ballot) => {
+                if let Some(proposal) = self.election.accepted(from, ballot, &self.view) {
+                    let me = self.me;
+                    for node in proposal.view.members.iter().filter(|n| *n != me) {
+                        self.send(node, Message::Install(proposal.clone()));
+                    }
+                    self.install(now, proposal);
+                }
+            }
+            Message::Later(ballot) => self.election.later(now, ballot, &self.view),
+            Message::Install(proposal) => self.install(now, proposal),
+        }
+    }
+
+    fn tell_latest(&mut self, to: NodeId) {
+        if let Some(latest) = self.latest.clone() {
+            self.send(to, Message::Install(latest));
+        }
+    }
+
+    /// What others may not know of.
+    fn done(&self) -> Vec<Did> {
+        let of = |(seq, wave): (&u64, &Wave)| {
+            let did = || Did { seq: *seq, id: wave.id, op: wave.op.clone() };
+            wave.committed.then(did)
+        };
+        self.waves.iter().filter_map(of).collect()
+    }
+
+    fn install(&mut self, now: u64, proposal: Proposal) {
+        if proposal.view.epoch <= self.view.epoch {
+            return;
+        }
+        if !proposal.view.members.has(self.me) {
+            if self.view.members.has(self.me) {
+                self.be_cut_off();
+            }
+            return;
+        }
+        let was_member = self.view.members.has(self.me);
+        for did in proposal.done.iter().filter(|_| was_member) {
+            let here = self.waves.get(&did.seq).is_some_and(|wave| wave.committed) || did.seq < self.known;
+            if !here {
+                self.apply(did.id, &did.op);
+            }
+            if did.id.origin == self.me {
+                self.ended(did.id.number, outcome(&did.op));
+            }
+        }
+        self.memory.unlock_all();
+        self.staging.clear();
+        self.waves.clear();
+        self.known = 0;
+        self.view = proposal.view.clone();
+        self.manager = (self.view.manager == self.me).then(|| Manager::new(self.view.members.clone()));
+        self.latest = Some(proposal);
+        self.election.begun();
+        self.out.push(Effect::View(self.view.clone()));
+        for number in self.own.keys().copied().collect::<Vec<_>>() {
+            self.start(number);
+        }
+        let epoch = self.view.epoch;
+        for (from, of, said) in std::mem::take(&mut self.early) {
+            match of == epoch {
+                true => self.said(from, said),
+                false if of > epoch => self.early.push((from, of, said)),
+                false => {}
+            }
+        }
+        // It may have changed again meanwhile.
+        for (to, message) in self.election.consider(now, &self.view) {
+            self.send(to, message);
+        }
+    }
+
+    fn be_cut_off(&mut self) {
+        self.cut_off = true;
+        for number in self.own.keys().copied().collect::<Vec<_>>() {
+            self.ended(number, Outcome::CutOff);
+        }
+        self.manager = None;
+        self.out.push(Effect::CutOff);
+    }
+
+    fn ended(&mut self, number: u64, outcome: Outcome) {
+        if self.own.remove(&number).is_some() {
+            self.out.push(Effect::Ended(number, outcome));
+        }
+    }
+
+    /// Begins one of this node's operations in the view that there is.
+    fn start(&mut self, number: u64) {
+        let Some(own) = self.own.get(&number) else { return };
+        if self.cut_off {
+            return self.ended(number, Outcome::CutOff);
+        }
+        if self.election.is_stopped() || self.view.epoch == 0 {
+            return;
+        }
+        let (op, bytes, id) = (own.op.clone(), Arc::clone(&own.bytes), OpId { origin: self.me, number });
+        if !op.is_sound(self.settings.most) {
+            return self.ended(number, Outcome::Refused);
+        }
+        if !op.set().is_within(&self.view.members) {
+            return self.ended(number, Outcome::Lost(op.set().without(&self.view.members)));
+        }
+        match &op {
+            Op::Compare { .. } => self.say(self.view.manager, Said::Ask(id, op)),
+            Op::Transfer { length, .. } if *length != bytes.len() as u64 => self.ended(number, Outcome::Refused),
+            Op::Transfer { set, .. } => {
+                let children = Tree::new(self.me, set, self.settings.arity).children(self.me);
+                for child in &children {
+                    self.say(*child, Said::Begin(id, op.clone()));
+                }
+                self.staging.insert(id, Staging::of_origin(op, bytes, children));
+                self.pump(id);
+            }
+        }
+    }
+
+    fn said(&mut self, from: NodeId, said: Said) {
+        match said {
+            Said::Begin(id, op) => self.begin(from, id, op),
+            Said::Chunk(id, bytes) => {
+                let Some(staging) = self.staging.get_mut(&id).filter(|s| s.parent == Some(from)) else { return };
+                if staging.take(&bytes) {
+                    let got = staging.bytes().len() as u64;
+                    self.say(from, Said::Got(id, got));
+                    self.pump(id);
+                }
+            }
+            Said::Got(id, bytes) => {
+                if self.staging.get_mut(&id).is_some_and(|s| s.got(from, bytes)) {
+                    self.pump(id);
+                }
+            }
+            Said::Staged(id, ok) => {
+                if self.staging.get_mut(&id).is_some_and(|s| s.staged(from, ok)) {
+                    self.pump(id);
+                }
+            }
+            Said::Drop(id) => {
+                if self.staging.get(&id).is_some_and(|s| s.parent == Some(from)) {
+                    self.drop_staged(id);
+                }
+            }
+            Said::Query { seq, known, id, op } => self.query(from, (seq, known), id, op),
+            Said::Commit { seq, known, id, op } => self.commit(from, (seq, known), id, op),
+            Said::Abort(seq) => self.abort(from, seq),
+            Said::Answer(seq, holds) => {
+                if self.waves.get_mut(&seq).is_some_and(|w| !w.committed && w.heard(from, holds)) {
+                    self.answer(seq);
+                }
+            }
+            Said::Done(seq) => {
+                if self.waves.get_mut(&seq).is_some_and(|w| w.committed && w.heard(from, true)) {
+                    self.answer(seq);
+                }
+            }
+            Said::Ask(id, op) => {
+                if id.origin == from
+                    && let Some(manager) = self.manager.as_mut()
+                {
+                    let steps = manager.ask(id, op);
+                    self.take(steps);
+                }
+            }
+            Said::Outcome(id, outcome) => {
+                if from == self.view.manager && id.origin == self.me {
+                    if outcome != Outcome::Compared(false) {
+                        self.say(from, Said::Seen(id));
+                    }
+                    self.ended(id.number, outcome);
+                }
+            }
+            Said::Seen(id) => {
+                if id.origin == from
+                    && let Some(manager) = self.manager.as_mut()
+                {
+                    manager.seen(id);
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, from: NodeId, id: OpId, op: Op) {
+        let Op::Transfer { set, .. } = &op else { return };
+        let tree = Tree::new(id.origin, set, self.settings.arity);
+        if tree.parent(self.me) != Some(from) || self.staging.contains_key(&id) {
+            return;
+        }
+        if !op.is_sound(self.settings.most) {
+            return self.say(from, Said::Staged(id, false));
+        }
+        let children = tree.children(self.me);
+        for child in &children {
+            self.say(*child, Said::Begin(id, op.clone()));
+        }
+        self.staging.insert(id, Staging::coming(op, from, children));
+        self.pump(id);
+    }
+
+    /// Sends on what there is, and says so when all of it is here and below.
+    fn pump(&mut self, id: OpId) {
+        let (chunk, window) = (self.settings.chunk, self.settings.window);
+        let Some(staging) = self.staging.get_mut(&id) else { return };
+        let due = staging.pump(chunk, window);
+        let over = staging.is_over() && !staging.told;
+        staging.told |= over;
+        let (parent, ok, op) = (staging.parent, staging.ok, over.then(|| staging.op.clone()));
+        for (child, bytes) in due {
+            self.say(child, Said::Chunk(id, bytes));
+        }
+        let Some(op) = op else { return };
+        match parent {
+            Some(parent) => self.say(parent, Said::Staged(id, ok)),
+            None if ok => self.say(self.view.manager, Said::Ask(id, op)),
+            None => {
+                self.drop_staged(id);
+                self.ended(id.number, Outcome::Refused);
+            }
+        }
+    }
+
+    fn drop_staged(&mut self, id: OpId) {
+        for child in self.staging.remove(&id).map_or_else(Vec::new, |s| s.children()) {
+            self.say(child, Said::Drop(id));
+        }
+    }
+
+    fn take(&mut self, steps: Vec<Step>) {
+        for step in steps {
+            match step {
+                Step::Query { seq, known, id, op } => self.say(self.me, Said::Query { seq, known, id, op }),
+                Step::Commit { seq, known, id, op } => self.say(self.me, Said::Commit { seq, known, id, op }),
+                Step::Abort { seq } => self.say(self.me, Said::Abort(seq)),
+                Step::Tell(id, outcome) => self.say(id.origin, Said::Outcome(id, outcome)),
+            }
+        }
+    }
+
+    /// Who told it in the manager's tree (the manager itself: its own state machine) and whom it tells; none: that can't be.
+    fn way(&self, from: NodeId, op: &Op) -> Option<(Option<NodeId>, Vec<NodeId>)> {
+        let tree = Tree::new(self.view.manager, op.set(), self.settings.arity);
+        let parent = tree.parent(self.me);
+        (parent.unwrap_or(self.view.manager) == from).then(|| (parent, tree.children(self.me)))
+    }
+
+    /// Operations with lower numbers are known everywhere.
+    fn forget(&mut self, known: u64) {
+        self.known = self.known.max(known);
+        self.waves.retain(|seq, _| *seq >= known);
+    }
+
+    fn query(&mut self, from: NodeId, (seq, known): (u64, u64), id: OpId, op: Op) {
+        let Some((parent, children)) = self.way(from, &op) else { return };
+        let Op::Compare { set, variable, comparison, value, write } = &op else { return };
+        self.forget(known);
+        let here = set.has(self.me);
+        let holds = !here || self.memory.compare(variable, *comparison, *value);
+        if here {
+            self.memory.lock(variable, id);
+            write.iter().for_each(|(name, _)| self.memory.lock(name, id));
+        }
+        for child in &children {
+            self.say(*child, Said::Query { seq, known, id, op: op.clone() });
+        }
+        self.waves.insert(seq, Wave::asked(id, op, parent, children, holds));
+        self.answer(seq);
+    }
+
+    fn commit(&mut self, from: NodeId, (seq, known): (u64, u64), id: OpId, op: Op) {
+        let Some((parent, children)) = self.way(from, &op) else { return };
+        self.forget(known);
+        self.apply(id, &op);
+        for child in &children {
+            self.say(*child, Said::Commit { seq, known, id, op: op.clone() });
+        }
+        self.waves.insert(seq, Wave::committed(id, op, parent, children));
+        self.answer(seq);
+    }
+
+    fn abort(&mut self, from: NodeId, seq: u64) {
+        let Some(wave) = self.waves.get(&seq).filter(|w| !w.committed) else { return };
+        let Some((_, children)) = self.way(from, &wave.op) else { return };
+        self.memory.unlock(wave.id);
+        self.waves.remove(&seq);
+        for child in children {
+            self.say(child, Said::Abort(seq));
+        }
+    }
+
+    /// When all below have answered, so does this node.
+    fn answer(&mut self, seq: u64) {
+        let Some(wave) = self.waves.get(&seq).filter(|w| w.is_over()) else { return };
+        let (parent, committed, holds) = (wave.parent, wave.committed, wave.holds);
+        match (parent, self.manager.as_mut()) {
+            (Some(parent), _) if committed => self.say(parent, Said::Done(seq)),
+            (Some(parent), _) => self.say(parent, Said::Answer(seq, holds)),
+            (None, Some(manager)) => {
+                let steps = if committed { manager.done(seq) } else { manager.answered(seq, holds) };
+                self.take(steps);
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// Does what an operation is about, as far as it is about this node.
+    fn apply(&mut self, id: OpId, op: &Op) {
+        let staged = self.staging.remove(&id);
+        if op.set().has(self.me) {
+            match op {
+                Op::Transfer { region, offset, signal, .. } => {
+                    if let Some(staged) = staged {
+                        self.memory.put(region, *offset, staged.bytes());
+                    }
+                    if let Some(event) = signal {
+                        self.memory.signal(event);
+                        self.out.push(Effect::Signalled(event.clone()));
+                    }
+                }
+                Op::Compare { write, .. } => write.iter().for_each(|(name, value)| self.memory.write(name, *value)),
+            }
+        }
+        self.memory.unlock(id);
+    }
+}
+
+/// Of an operation that was done.
+fn outcome(op: &Op) -> Outcome {
+    match op {
+        Op::Transfer { .. } => Outcome::Transferred,
+        Op::Compare { .. } => Outcome::Compared(true),
+    }
+}
