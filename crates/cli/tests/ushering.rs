@@ -141,6 +141,36 @@ fn a_guest_stands_still_as_well() {
 }
 
 #[test]
+fn nobody_stands_still_for_a_daemon_that_is_gone() {
+    // At home the tracing thread ends with the daemon; a guest's helper hears nothing more.
+    for host in [0, 1] {
+        let group = short(&format!("gone-{host}"));
+        let mut configs = ["".to_owned(), "".to_owned()];
+        configs[host] = group.line();
+        let mut lab = rich(&[&configs[0], &configs[1]]);
+        let there = format!("n{}", 2 - host);
+        ok(&mut lab.nodes[0].cli(&["drain", &there]));
+        until("that it is known to be drained", || (lab.nodes[host].node(&there).standing == "drained").then_some(()));
+        let large = waits(&lab, host, 160);
+        let words = ["run", "--no-move", "--node", "n2"];
+        let grows = Grows::new(&lab, if host == 0 { &words[..2] } else { &words }, 500_000);
+        let runs =
+            until("where it runs", || if host == 0 { Some(grows.pid as i32) } else { lab.nodes[1].guest(grows.pid) });
+        let resident = || procfs::stat(runs).unwrap().resident;
+        let begun = resident();
+        until("that it grows", || (resident() > begun + (4 << 20)).then_some(()));
+        ok(&mut lab.nodes[0].cli(&["drain", "--undo", &there]));
+        event(&lab, host, "still", grows.pid);
+        until("that it stands still", || (procfs::status(runs).unwrap().state == 't').then_some(()));
+        lab.nodes[host].kill();
+        let then = resident();
+        until("that it goes on", || (resident() > then).then_some(()));
+        drop(grows);
+        end_well(large);
+    }
+}
+
+#[test]
 fn memory_that_is_about_to_come_back_is_counted() {
     let group = short("coming");
     let lab = rich(&[&group.line(), ""]);
