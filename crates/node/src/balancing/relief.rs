@@ -4,7 +4,7 @@ use super::facts::Key;
 use crate::daemon::Node;
 use pando_kernel::procfs;
 use pando_migrate::control::Command;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// What has been asked back is waited for so long. It may never come: a program all of whose threads wait in calls gives nothing back.
@@ -38,17 +38,19 @@ pub fn give_back(node: &Node) {
 /// Bytes of this node's memory that processes still have which have left or are leaving, and which it gets back.
 pub fn coming(node: &Node) -> u64 {
     let me = node.name();
-    let away: BTreeSet<u32> = {
+    let away: BTreeMap<u32, String> = {
         let table = node.table();
-        table.all().filter(|k| k.view.home == me && k.view.place != me).map(|k| k.view.pid).collect()
+        let away = table.all().filter(|k| k.view.home == me && k.view.place != me);
+        away.map(|k| (k.view.pid, k.view.place.clone())).collect()
     };
-    let pids: Vec<u32> = {
+    let pids: BTreeSet<u32> = {
         let state = node.balancing.state();
-        let asked =
-            state.released.iter().filter(|(key, a)| a.when.elapsed() < COMES_WITHIN && !state.going.contains_key(*key));
         // Of one that goes from one other node to another memory comes here first.
-        let leaves = |key: &&Key| key.0 == me && !away.contains(&key.1);
-        asked.map(|(key, _)| key).chain(state.going.keys().filter(leaves)).map(|key| key.1).collect()
+        let leaves = |key: &Key, to: &str| key.0 == me && to != me && away.get(&key.1).is_none_or(|place| place == to);
+        let stays = |key: &Key| state.going.get(key).is_none_or(|to| leaves(key, to));
+        let asked = state.released.iter().filter(|(key, a)| a.when.elapsed() < COMES_WITHIN && stays(key));
+        let going = state.going.iter().filter(|(key, to)| leaves(key, to)).map(|(key, _)| key);
+        asked.map(|(key, _)| key).chain(going).map(|key| key.1).collect()
     };
     pids.into_iter().filter_map(|pid| procfs::stat(pid as i32)).map(|s| s.resident).sum()
 }
