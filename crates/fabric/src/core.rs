@@ -3,7 +3,7 @@
 use crate::election::Election;
 use crate::manager::{Manager, Step};
 use crate::memory::Memory;
-use crate::message::{Did, Message, Proposal, Said, View};
+use crate::message::{Did, Message, Proposal, Roster, Said, View};
 use crate::op::{Op, OpId, Outcome};
 use crate::set::{NodeId, Set};
 use crate::transfer::Staging;
@@ -27,11 +27,13 @@ pub struct Settings {
     pub retry_ms: u64,
     /// Most messages of the next view that are kept until that has come.
     pub early: usize,
+    /// Each so many times that [`Fabric::tick`] is called some member is asked whether there is a later view.
+    pub ask_each: u64,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { arity: 4, chunk: 64 << 10, window: 1 << 20, most: 1 << 30, retry_ms: 20, early: 4096 }
+        Settings { arity: 4, chunk: 64 << 10, window: 1 << 20, most: 1 << 30, retry_ms: 20, early: 4096, ask_each: 20 }
     }
 }
 
@@ -62,6 +64,8 @@ pub struct Fabric {
     settings: Settings,
     memory: Memory,
     view: View,
+    /// Who the members are.
+    roster: Roster,
     /// How the view came to be, for those who have not heard of it.
     latest: Option<Proposal>,
     cut_off: bool,
@@ -75,6 +79,9 @@ pub struct Fabric {
     early: Vec<(NodeId, u64, Said)>,
     /// So many were asked whether there is a later view.
     asked: usize,
+    ticks: u64,
+    /// Somebody was told whom this node can't hear.
+    complained: bool,
     /// What this node says to itself.
     inbox: VecDeque<Message>,
     out: Vec<Effect>,
@@ -82,7 +89,7 @@ pub struct Fabric {
 
 impl Fabric {
     /// In a view that all its members begin with; or in none (epoch 0, nobody), and it waits until it is taken in.
-    pub fn new(me: NodeId, view: View, settings: Settings) -> Fabric {
+    pub fn new(me: NodeId, view: View, roster: Roster, settings: Settings) -> Fabric {
         let manager = (view.manager == me && view.epoch > 0).then(|| Manager::new(view.members.clone()));
         let election = Election::new(me, settings.retry_ms);
         Fabric {
@@ -90,6 +97,7 @@ impl Fabric {
             settings,
             memory: Memory::default(),
             view,
+            roster,
             latest: None,
             cut_off: false,
             election,
@@ -101,6 +109,8 @@ impl Fabric {
             manager,
             early: Vec::new(),
             asked: 0,
+            ticks: 0,
+            complained: false,
             inbox: VecDeque::new(),
             out: Vec::new(),
         }
@@ -109,6 +119,16 @@ impl Fabric {
     /// The view.
     pub fn view(&self) -> &View {
         &self.view
+    }
+
+    /// Who its members are.
+    pub fn roster(&self) -> &Roster {
+        &self.roster
+    }
+
+    /// It stands still: a new view is being made, or can't be made.
+    pub fn is_stopped(&self) -> bool {
+        self.election.is_stopped()
     }
 
     /// It is in no view any more.
@@ -151,9 +171,17 @@ impl Fabric {
     }
 
     /// These should be members, too.
-    pub fn want(&mut self, now: u64, nodes: Set) -> Vec<Effect> {
+    pub fn want(&mut self, now: u64, nodes: Roster) -> Vec<Effect> {
         self.election.want(nodes);
         self.consider(now)
+    }
+
+    /// Others have a later view, without this node.
+    pub fn left_out(&mut self) -> Vec<Effect> {
+        if !self.cut_off {
+            self.be_cut_off();
+        }
+        self.settle()
     }
 
     /// Time passes. To be called now and then, and after [`Settings::retry_ms`] when nothing else happens.
@@ -162,8 +190,13 @@ impl Fabric {
         for from in behind {
             self.send(from, Message::Behind(self.view.epoch));
         }
+        self.complain();
         // Whoever waits may wait for nothing: the others may have gone on without it. One of them after the other is asked.
-        if self.election.is_stopped() || !self.own.is_empty() {
+        self.ticks += 1;
+        if self.election.is_stopped()
+            || !self.own.is_empty()
+            || self.ticks.is_multiple_of(self.settings.ask_each.max(1))
+        {
             self.asked += 1;
             let some = self.view.members.at(self.asked % self.view.members.len().max(1));
             if let Some(node) = some.filter(|node| *node != self.me) {
@@ -174,6 +207,19 @@ impl Fabric {
             self.send(to, message);
         }
         self.consider(now)
+    }
+
+    /// Tells whoever makes the next view, if that is another one, whom this node can't hear; and once that it hears all again.
+    fn complain(&mut self) {
+        if self.cut_off || !self.view.members.has(self.me) {
+            return;
+        }
+        if let Some((first, lost)) =
+            self.election.complaint(&self.view).filter(|(_, lost)| !lost.is_empty() || self.complained)
+        {
+            self.complained = !lost.is_empty();
+            self.send(first, Message::Unheard(self.me, lost));
+        }
     }
 
     fn consider(&mut self, now: u64) -> Vec<Effect> {
@@ -250,20 +296,42 @@ impl Fabric {
             Message::Accepted(ballot) => {
                 if let Some(proposal) = self.election.accepted(from, ballot, &self.view) {
                     let me = self.me;
+                    let mut all = self.roster.clone();
+                    all.extend(proposal.joined.clone());
+                    all.retain(|n, _| proposal.view.members.has(*n));
                     for node in proposal.view.members.iter().filter(|n| *n != me) {
-                        self.send(node, Message::Install(proposal.clone()));
+                        let is_new = !self.view.members.has(node);
+                        self.send(node, Message::Install(proposal.clone(), is_new.then(|| all.clone())));
                     }
-                    self.install(now, proposal);
+                    self.install(now, proposal, None);
                 }
             }
             Message::Later(ballot) => self.election.later(now, ballot, &self.view),
-            Message::Install(proposal) => self.install(now, proposal),
+            Message::Install(proposal, all) => self.install(now, proposal, all),
+            Message::Unheard(who, lost) => self.unheard(now, from, who, lost),
         }
     }
 
     fn tell_latest(&mut self, to: NodeId) {
         if let Some(latest) = self.latest.clone() {
-            self.send(to, Message::Install(latest));
+            let all = self.roster.clone();
+            self.send(to, Message::Install(latest, Some(all)));
+        }
+    }
+
+    /// `who` can't hear these: that is for whoever makes the next view.
+    fn unheard(&mut self, now: u64, from: NodeId, who: NodeId, lost: Set) {
+        if !self.view.members.has(from) || !self.view.members.has(who) {
+            return;
+        }
+        // It may be the one that can't be heard there.
+        if let Some((first, _)) = self.election.complaint(&self.view).filter(|(first, _)| from == who && *first != who)
+        {
+            self.send(first, Message::Unheard(who, lost.clone()));
+        }
+        self.election.unheard(who, lost);
+        for (to, message) in self.election.consider(now, &self.view) {
+            self.send(to, message);
         }
     }
 
@@ -276,7 +344,7 @@ impl Fabric {
         self.waves.iter().filter_map(of).collect()
     }
 
-    fn install(&mut self, now: u64, proposal: Proposal) {
+    fn install(&mut self, now: u64, proposal: Proposal, all: Option<Roster>) {
         if proposal.view.epoch <= self.view.epoch {
             return;
         }
@@ -285,6 +353,10 @@ impl Fabric {
                 self.be_cut_off();
             }
             return;
+        }
+        if all.is_none() && proposal.view.epoch > self.view.epoch + 1 {
+            // Who they all are is not known here.
+            return self.send(proposal.view.manager, Message::Behind(self.view.epoch));
         }
         let was_member = self.view.members.has(self.me);
         for did in proposal.done.iter().filter(|_| was_member) {
@@ -301,9 +373,16 @@ impl Fabric {
         self.waves.clear();
         self.known = 0;
         self.view = proposal.view.clone();
+        match all {
+            Some(all) => self.roster = all,
+            None => self.roster.extend(proposal.joined.clone()),
+        }
+        let members = &self.view.members;
+        self.roster.retain(|n, _| members.has(*n));
+        self.complained = false;
         self.manager = (self.view.manager == self.me).then(|| Manager::new(self.view.members.clone()));
         self.latest = Some(proposal);
-        self.election.begun();
+        self.election.begun(&self.view);
         self.out.push(Effect::View(self.view.clone()));
         for number in self.own.keys().copied().collect::<Vec<_>>() {
             self.start(number);

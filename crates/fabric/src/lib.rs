@@ -27,7 +27,7 @@ mod wave;
 
 pub use core::{Effect, Fabric, Settings};
 pub use memory::Memory;
-pub use message::{Ballot, Did, Message, Proposal, View};
+pub use message::{Ballot, Did, Message, Proposal, Roster, View, Who};
 pub use op::{Comparison, Name, Op, OpId, Outcome};
 pub use set::{NodeId, Set};
 pub use tree::Tree;

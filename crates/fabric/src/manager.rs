@@ -133,7 +133,7 @@ mod tests {
         OpId { origin: NodeId(1), number }
     }
 
-    fn compare(variable: &str, nodes: &[u32]) -> Op {
+    fn compare(variable: &str, nodes: &[u64]) -> Op {
         let set = nodes.iter().map(|n| NodeId(*n)).collect();
         let write = Some(("w".to_owned() + variable, 1));
         Op::Compare { set, variable: variable.into(), comparison: Comparison::Equal, value: 0, write }

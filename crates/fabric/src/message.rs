@@ -3,6 +3,10 @@
 use crate::op::{Op, OpId, Outcome};
 use crate::set::{NodeId, Set};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Bytes of a node's name.
+const LONGEST_NAME: usize = 64;
 
 /// Who is in the fabric, and who gives its operations an order. Each has the next number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,6 +19,19 @@ pub struct View {
     /// All.
     pub members: Set,
 }
+
+/// Who a number is: a node's name, and which of its lives.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(bolero::TypeGenerator))]
+pub struct Who {
+    /// The node's name.
+    pub name: String,
+    /// Another one each time it begins with empty memory.
+    pub life: u64,
+}
+
+/// All members, by number.
+pub type Roster = BTreeMap<NodeId, Who>;
 
 /// A try to make the next view. Later ones are greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -48,6 +65,8 @@ pub struct Proposal {
     pub view: View,
     /// The operations.
     pub done: Vec<Did>,
+    /// Members that the last view did not have.
+    pub joined: Roster,
 }
 
 /// A message. Those of an epoch are nothing to nodes that are in another one.
@@ -73,17 +92,29 @@ pub enum Message {
     Accept(Ballot, Proposal),
     /// It has.
     Accepted(Ballot),
-    /// Most have: it is so.
-    Install(Proposal),
+    /// Most have: it is so. With all members for those who did not have a say in it.
+    Install(Proposal, Option<Roster>),
     /// The sender has only come to this epoch, and has heard of a later one.
     Behind(u64),
+    /// So it is at the sender: these can't be heard by the first one.
+    Unheard(NodeId, Set),
 }
 
 impl Message {
+    /// Is it about the bytes of a transfer? Those have links of their own, so that nothing else waits behind them; each link keeps order.
+    pub fn is_bulk(&self) -> bool {
+        let Message::In(_, said) = self else { return false };
+        matches!(said, Said::Begin(..) | Said::Chunk(..) | Said::Got(..) | Said::Staged(..) | Said::Drop(_))
+    }
+
     /// Can a node of the fabric have said it? `most`: bytes that a region has at most.
     pub(crate) fn is_sound(&self, most: u64) -> bool {
         let did = |done: &[Did]| done.iter().all(|d| d.op.is_sound(most));
-        let proposal = |p: &Proposal| p.view.members.is_sound() && p.view.members.has(p.view.manager) && did(&p.done);
+        let named = |r: &Roster| r.values().all(|who| who.name.len() <= LONGEST_NAME);
+        let members = |p: &Proposal| p.view.members.is_sound() && p.view.members.has(p.view.manager);
+        let proposal = |p: &Proposal| {
+            members(p) && did(&p.done) && named(&p.joined) && p.joined.keys().all(|n| p.view.members.has(*n))
+        };
         match self {
             Message::In(_, said) => match said {
                 Said::Begin(_, op) | Said::Ask(_, op) | Said::Query { op, .. } | Said::Commit { op, .. } => {
@@ -94,7 +125,14 @@ impl Message {
             },
             Message::Promise { accepted, done, .. } => accepted.iter().all(|(_, p)| proposal(p)) && did(done),
             Message::Accept(ballot, p) => ballot.epoch == p.view.epoch && proposal(p),
-            Message::Install(p) => proposal(p),
+            Message::Install(p, None) => proposal(p),
+            Message::Install(p, Some(all)) => {
+                proposal(p)
+                    && named(all)
+                    && all.len() == p.view.members.len()
+                    && p.view.members.iter().all(|n| all.contains_key(&n))
+            }
+            Message::Unheard(_, set) => set.is_sound(),
             Message::Prepare(_) | Message::Accepted(_) | Message::Later(_) | Message::Behind(_) => true,
         }
     }
@@ -107,7 +145,7 @@ pub enum Said {
     /// The origin of a transfer, or a parent, is about to send so much.
     Begin(OpId, Op),
     /// The next bytes.
-    Chunk(OpId, Vec<u8>),
+    Chunk(OpId, #[serde(with = "serde_bytes")] Vec<u8>),
     /// So many bytes have come.
     Got(OpId, u64),
     /// All of them have, here and everywhere below; or somebody there can't take them.

@@ -62,8 +62,8 @@ mod tests {
     #[test]
     fn everybody_is_in_it_once() {
         check!().with_type::<(Vec<u8>, u8, u8)>().for_each(|(nodes, root, arity)| {
-            let set: Set = nodes.iter().map(|n| NodeId(u32::from(*n))).collect();
-            let (root, arity) = (NodeId(u32::from(*root)), usize::from(*arity % 9));
+            let set: Set = nodes.iter().map(|n| NodeId(u64::from(*n))).collect();
+            let (root, arity) = (NodeId(u64::from(*root)), usize::from(*arity % 9));
             let tree = Tree::new(root, &set, arity);
             let (mut found, mut queue) = (BTreeSet::from([root]), vec![root]);
             while let Some(node) = queue.pop() {
