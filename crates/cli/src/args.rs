@@ -97,6 +97,15 @@ pub enum Verb {
         #[arg(short, long)]
         undo: bool,
     },
+    /// Show the fabric that the nodes are in, or use its three primitives by hand.
+    #[command(after_help = "Example: echo hello | pando fabric xfer greeting --signal come")]
+    Fabric {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        #[command(subcommand)]
+        verb: Option<FabricVerb>,
+    },
     /// Show what happened: moves, failures, losses, refusals, nodes that come and go.
     #[command(after_help = "Example: pando events --since 1h --follow")]
     Events(EventOptions),
@@ -304,4 +313,78 @@ pub struct RunOptions {
     /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
     pub command: Vec<OsString>,
+}
+
+/// What is done with the fabric.
+#[derive(Subcommand)]
+pub enum FabricVerb {
+    /// Xfer-And-Signal: bring bytes to a region at each of some nodes, at all or none of them, and signal an event there.
+    #[command(after_help = "Example: pando fabric xfer program ./a.out --on n2,n3 --signal ready")]
+    Xfer {
+        /// The region.
+        region: String,
+        /// The bytes; standard input, if nothing is said.
+        file: Option<PathBuf>,
+        /// Where to; to all members, if nothing is said.
+        #[arg(long, value_name = "NODE,...", value_delimiter = ',')]
+        on: Option<Vec<String>>,
+        /// Where in the region, bytes.
+        #[arg(long, default_value_t = 0)]
+        offset: u64,
+        /// The event.
+        #[arg(long, value_name = "EVENT")]
+        signal: Option<String>,
+    },
+    /// Print what is in a region here.
+    Get {
+        /// The region.
+        region: String,
+    },
+    /// Test-Event: was it signalled here? Status 0 for yes (and the signal is taken), 1 for no.
+    #[command(after_help = "Example: pando fabric test ready --wait")]
+    Test {
+        /// The event.
+        event: String,
+        /// Wait for it; at most so long.
+        #[arg(long, value_name = "SECONDS", num_args = 0..=1)]
+        wait: Option<Option<f64>>,
+    },
+    /// Compare-And-Write: status 0 if it holds at each of some nodes (and a variable is written at each), 1 if not.
+    #[command(after_help = "Example: pando fabric compare done '>=' 1 --write phase=2")]
+    Compare {
+        /// What is compared.
+        variable: String,
+        /// `>=`, `<`, `==` or `!=`.
+        #[arg(value_parser = [">=", "<", "==", "!="])]
+        comparison: String,
+        /// With what.
+        #[arg(allow_negative_numbers = true)]
+        value: i64,
+        /// What is written.
+        #[arg(long, value_name = "VARIABLE=VALUE", value_parser = assignment)]
+        write: Option<(String, i64)>,
+        /// Where; at all members, if nothing is said.
+        #[arg(long, value_name = "NODE,...", value_delimiter = ',')]
+        on: Option<Vec<String>>,
+    },
+    /// Print a variable of this node.
+    Load {
+        /// The variable.
+        variable: String,
+    },
+    /// Set a variable of this node.
+    Store {
+        /// The variable.
+        variable: String,
+        /// To what.
+        #[arg(allow_negative_numbers = true)]
+        value: i64,
+    },
+    /// Found a fabric with this node alone, when those that would found it are gone for good.
+    Found,
+}
+
+fn assignment(text: &str) -> Result<(String, i64), String> {
+    let (name, value) = text.split_once('=').ok_or("write VARIABLE=VALUE")?;
+    Ok((name.to_owned(), value.parse().map_err(|_| format!("{value} is no whole number"))?))
 }

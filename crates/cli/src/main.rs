@@ -4,6 +4,7 @@
 mod args;
 mod cluster;
 mod events;
+mod fabric;
 mod level;
 mod manual;
 mod run;
@@ -54,6 +55,7 @@ fn act(args: Args) -> i32 {
         Verb::Explain { pid: Some(pid), json, .. } => show::explain(&client(), pid, json),
         Verb::Explain { pid: None, node, json } => show::decisions(&client(), node.flatten().as_deref(), json),
         Verb::Drain { node, undo } => show::drain(&client(), node, undo),
+        Verb::Fabric { json, verb } => return fabric::fabric(&client(), json, verb),
         Verb::Events(options) => events::events(&client(), &options),
         Verb::Man { dir } => manual::pages(&dir),
         Verb::Completions { shell } => {

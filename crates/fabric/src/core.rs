@@ -131,6 +131,11 @@ impl Fabric {
         self.election.is_stopped()
     }
 
+    /// Those that this node hears are enough to make the next view.
+    pub fn can_go_on(&self) -> bool {
+        !self.cut_off && self.election.can_go_on(&self.view)
+    }
+
     /// It is in no view any more.
     pub fn is_cut_off(&self) -> bool {
         self.cut_off
@@ -287,6 +292,8 @@ impl Fabric {
                     self.send(from, again);
                 }
             }
+            // It is this node that is behind.
+            Message::Behind(epoch) if epoch > self.view.epoch => self.send(from, Message::Behind(self.view.epoch)),
             Message::Behind(_) => {}
             Message::Promise { ballot, accepted, done } => {
                 for (to, message) in self.election.promise(from, ballot, accepted, done) {

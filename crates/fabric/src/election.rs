@@ -72,6 +72,11 @@ impl Election {
         alive(self.me, view, &self.suspects, &self.unheard)
     }
 
+    /// Are they enough to make the next view?
+    pub fn can_go_on(&self, view: &View) -> bool {
+        are_enough(self.alive(view).iter(), view)
+    }
+
     /// Who makes the next view, and whom this node can't hear: that is to be told when this node can't do anything about it itself.
     pub fn complaint(&self, view: &View) -> Option<(NodeId, Set)> {
         let alive = view.members.without(&self.suspects);

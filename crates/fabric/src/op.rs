@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 /// Of a region, a variable or an event. The three have nothing to do with each other.
 pub type Name = String;
 
-/// Bytes.
-const LONGEST_NAME: usize = 64;
+/// Bytes of a name.
+pub const LONGEST_NAME: usize = 64;
 
 /// One operation: whose, and which of his.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -5,6 +5,7 @@ use crate::audit::Entry;
 use crate::balancing::facts;
 use crate::choice;
 use crate::daemon::Node;
+use crate::fabric::ask as fabric;
 use crate::metrics;
 use crate::moves::{self, Refused, permitted};
 use crate::naming::meant;
@@ -49,6 +50,7 @@ impl IntoResponse for Refused {
 /// Serves until the daemon ends.
 pub async fn serve(node: Arc<Node>, listener: UnixListener) {
     let listener = Seats::new(listener, node.config.connections.max_local_per_user);
+    let most = usize::try_from(node.config.fabric.region_mb << 20).unwrap_or(usize::MAX);
     let app = Router::new()
         .route("/v1/info", get(info))
         .route("/v1/nodes", get(nodes))
@@ -56,6 +58,13 @@ pub async fn serve(node: Arc<Node>, listener: UnixListener) {
         .route("/v1/explain/{pid}", get(explain))
         .route("/v1/decisions", get(decisions))
         .route("/v1/drain", post(drain))
+        .route("/v1/fabric", get(fabric::status))
+        .route("/v1/fabric/found", post(fabric::found))
+        .route("/v1/fabric/compare", post(fabric::compare))
+        .route("/v1/fabric/region/{name}", get(fabric::region))
+        .route("/v1/fabric/variable/{name}", get(fabric::load).post(fabric::store))
+        .route("/v1/fabric/event/{name}", post(fabric::test))
+        .route("/v1/fabric/transfer", post(fabric::transfer).layer(DefaultBodyLimit::max(most)))
         .route("/v1/events", get(events))
         .route("/v1/move", post(mv))
         .route("/metrics", get(|State(node): State<Arc<Node>>| async move { metrics::text(&node) }))

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// No answer is longer.
-const MAX_ANSWER: u64 = 64 << 20;
+const MAX_ANSWER: u64 = 2 << 30;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -65,7 +65,22 @@ impl Client {
         self.call("POST", path, &body)
     }
 
+    /// `POST path` with these bytes.
+    pub fn send<T: DeserializeOwned>(&self, path: &str, body: &[u8]) -> Result<T, ClientError> {
+        self.call("POST", path, body)
+    }
+
+    /// `GET path`: bytes.
+    pub fn bytes(&self, path: &str) -> Result<Vec<u8>, ClientError> {
+        self.raw("GET", path, &[])
+    }
+
     fn call<T: DeserializeOwned>(&self, method: &str, path: &str, body: &[u8]) -> Result<T, ClientError> {
+        let body = self.raw(method, path, body)?;
+        serde_json::from_slice(&body).map_err(|e| ClientError::Broken(e.to_string()))
+    }
+
+    fn raw(&self, method: &str, path: &str, body: &[u8]) -> Result<Vec<u8>, ClientError> {
         let socket = self.socket.clone();
         let stream = UnixStream::connect(&socket).map_err(|cause| ClientError::NoDaemon { socket, cause })?;
         let answer = exchange(stream, method, path, body).map_err(|e| match e.kind() {
@@ -80,7 +95,7 @@ impl Client {
             };
             return Err(ClientError::Refused(text));
         }
-        serde_json::from_slice(body).map_err(|e| ClientError::Broken(e.to_string()))
+        Ok(body.to_vec())
     }
 }
 

@@ -51,6 +51,8 @@ pub struct Config {
     pub owner: Owner,
     /// File systems that other nodes have, too.
     pub files: Files,
+    /// The three primitives.
+    pub fabric: Fabric,
     /// For tests of the engine.
     pub test: Test,
 }
@@ -128,6 +130,18 @@ pub struct Connections {
     pub silence_ms: u64,
     /// Between two attempts to reach a member.
     pub redial_ms: u64,
+}
+
+/// `[fabric]`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Fabric {
+    /// Milliseconds after which a member that can't be reached is left out, though gossip hears of it.
+    pub lost_after_ms: u64,
+    /// Most children of a node in a tree.
+    pub arity: u32,
+    /// Most megabytes of a region.
+    pub region_mb: u64,
 }
 
 /// `[moves]`.
@@ -237,6 +251,7 @@ impl Default for Config {
             guests: Guests::default(),
             connections: Connections::default(),
             moves: Moves::default(),
+            fabric: Fabric::default(),
             follow: Follow::default(),
             tokens: Tokens::default(),
             load: LoadSource::default(),
@@ -262,6 +277,12 @@ impl Default for Membership {
             window: 256,
             oldest_ms: 30_000,
         }
+    }
+}
+
+impl Default for Fabric {
+    fn default() -> Self {
+        Fabric { lost_after_ms: 5_000, arity: 4, region_mb: 1024 }
     }
 }
 

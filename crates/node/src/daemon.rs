@@ -21,7 +21,7 @@ use crate::processes::Table;
 use crate::questions::Questions;
 use crate::views::Event;
 use crate::writer::Writer;
-use crate::{api, door, joining, notify, presence, reports, speed, sys};
+use crate::{api, door, fabric, joining, notify, presence, reports, speed, sys};
 use pando_balance::Vector;
 use pando_wire::Identity;
 use pando_wire::identity::IdentityError;
@@ -97,6 +97,7 @@ pub struct Node {
     pub(crate) slots: Slots,
     pub(crate) writer: Arc<Writer>,
     pub(crate) links: Links,
+    pub(crate) fabric: fabric::Part,
     pub(crate) waiting: Waiting,
     pub(crate) client_tls: Arc<ClientConfig>,
     pub(crate) server_tls: Arc<ServerConfig>,
@@ -134,6 +135,7 @@ impl Node {
             slots: Slots::open(place.state.join("guests.json"), writer.clone()),
             writer,
             links: Links::default(),
+            fabric: fabric::Part::default(),
             waiting: Waiting::default(),
             client_tls: identity.client_config()?,
             server_tls: identity.server_config()?,
@@ -285,6 +287,7 @@ async fn live(place: Place, mut config: Config) -> Result<(), DaemonError> {
     tokio::spawn(reports::serve(node.clone(), engine_socket));
     tokio::spawn(door::serve(node.clone(), listener));
     tokio::spawn(peers::keep(node.clone()));
+    tokio::spawn(fabric::keep(node.clone()));
     tokio::spawn(tend(node.clone(), keeper.clone()));
     tokio::spawn(watch::keep(node.clone()));
     doubt(node.config.clone());

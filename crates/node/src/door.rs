@@ -4,10 +4,10 @@
 use crate::admission;
 use crate::daemon::Node;
 use crate::views::Event;
-use crate::{guests, peers};
+use crate::{fabric, guests, peers};
 use pando_wire::rustls::ServerConfig;
 use pando_wire::sniff::{MAX_CLIENT_HELLO, Sniffed, sniff};
-use pando_wire::{SNI_JOIN, SNI_MOVE, SNI_NODE, peer_name};
+use pando_wire::{SNI_FABRIC, SNI_JOIN, SNI_MOVE, SNI_NODE, peer_name};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -123,7 +123,7 @@ async fn receive(node: Arc<Node>, stream: TcpStream, from: SocketAddr, ticket: T
             guests::receive(node.clone(), stream, from).await;
             return;
         }
-        SNI_NODE => member(&node, stream, from, ticket).await,
+        SNI_NODE | SNI_FABRIC => member(&node, stream, from, ticket, &purpose).await,
         SNI_JOIN => stranger(&node, stream, from).await,
         other => Err(io::Error::other(format!("it asks for `{}`", crate::owner::clean(other)))),
     };
@@ -157,12 +157,22 @@ async fn accept(node: &Node, config: &Arc<ServerConfig>, stream: TcpStream) -> i
     done.map_err(|_| io::Error::other("no TLS handshake in time"))?
 }
 
-async fn member(node: &Arc<Node>, stream: TcpStream, from: SocketAddr, ticket: Ticket) -> io::Result<()> {
+async fn member(
+    node: &Arc<Node>,
+    stream: TcpStream,
+    from: SocketAddr,
+    ticket: Ticket,
+    purpose: &str,
+) -> io::Result<()> {
     let stream = accept(node, &node.server_tls, stream).await?;
     let peer = stream.get_ref().1.peer_certificates().and_then(peer_name);
     let peer = peer.ok_or_else(|| io::Error::other("its certificate names no node"))?;
     drop(ticket);
-    if let Err(e) = peers::attend(node, stream, &peer).await {
+    let ended = match purpose {
+        SNI_FABRIC => fabric::accept(node, stream, &peer).await,
+        _ => peers::attend(node, stream, &peer).await,
+    };
+    if let Err(e) = ended {
         tracing::info!("node: the connection from {peer} at {from}: {e}");
     }
     Ok(())

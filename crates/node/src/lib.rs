@@ -15,6 +15,7 @@ mod daemon;
 mod door;
 mod engine;
 mod events;
+mod fabric;
 mod follow;
 mod guests;
 mod helper;

@@ -20,7 +20,8 @@ pub struct Frames<S> {
     buffer: Vec<u8>,
 }
 
-fn broken(e: impl std::fmt::Display) -> io::Error {
+/// Something that ends a connection.
+pub fn broken(e: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, e.to_string())
 }
 
@@ -54,6 +55,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Frames<S> {
                 Err(e) => return Err(e),
             }
         }
+    }
+
+    /// The stream, and what was read from it and not used.
+    pub fn into_parts(self) -> (S, Vec<u8>) {
+        (self.stream, self.buffer)
     }
 
     /// Says goodbye properly.

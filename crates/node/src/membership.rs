@@ -224,6 +224,19 @@ impl Cluster {
         self.nodes().into_iter().find(|n| n.name == name)
     }
 
+    /// All that are known, and how they are; the names in natural order.
+    pub fn liveness(&self) -> Vec<(String, Liveness)> {
+        let inner = self.inner();
+        let states = inner.states();
+        let of = |name: &String| match *name == self.name {
+            true => Liveness::Up,
+            false => states.get(name).copied().unwrap_or(Liveness::Down),
+        };
+        let mut all: Vec<(String, Liveness)> = inner.known.keys().map(|name| (name.clone(), of(name))).collect();
+        all.sort_by_cached_key(|(name, _)| natural(name));
+        all
+    }
+
     /// Is it known to be down?
     pub fn is_down(&self, name: &str) -> bool {
         self.inner().states().get(name).is_some_and(|state| *state == Liveness::Down)

@@ -125,7 +125,7 @@ pub async fn attend<S: AsyncRead + AsyncWrite + Unpin>(node: &Arc<Node>, stream:
 }
 
 async fn dial(node: Arc<Node>, to: Member, number: u64, mut queue: mpsc::Receiver<Message>) {
-    let stream = connect(&node, &to).await;
+    let stream = connect(&node, &to, SNI_NODE).await;
     let ended = match stream {
         Ok(stream) => {
             node.links.lines().failed.remove(&to.name);
@@ -145,13 +145,18 @@ async fn dial(node: Arc<Node>, to: Member, number: u64, mut queue: mpsc::Receive
     }
 }
 
-async fn connect(node: &Arc<Node>, to: &Member) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+/// A connection to `to`, for this purpose (an SNI), and certainly to it.
+pub async fn connect(
+    node: &Arc<Node>,
+    to: &Member,
+    purpose: &'static str,
+) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
     let patience = Duration::from_millis(node.config.connections.handshake_within_ms);
     let late = |_| io::Error::from(io::ErrorKind::TimedOut);
     let stream = timeout(patience, TcpStream::connect(to.addr.as_str())).await.map_err(late)??;
     stream.set_nodelay(true)?;
     let connector = TlsConnector::from(node.client_tls.clone());
-    let name = ServerName::try_from(SNI_NODE).map_err(io::Error::other)?;
+    let name = ServerName::try_from(purpose).map_err(io::Error::other)?;
     let stream = timeout(patience, connector.connect(name, stream)).await.map_err(late)??;
     let answered = stream.get_ref().1.peer_certificates().and_then(peer_name).unwrap_or_default();
     if answered != to.name {

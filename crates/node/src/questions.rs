@@ -5,7 +5,7 @@ use crate::balancing::Told;
 use crate::daemon::Node;
 use crate::owner::clean;
 use crate::views::{Decision, Decisions};
-use crate::{balancing, peers};
+use crate::{balancing, fabric, peers};
 use pando_wire::message::{MAX_ANSWER, MAX_TEXT, Message, Question};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -88,6 +88,8 @@ pub fn take(node: &Arc<Node>, peer: &str, number: u64, question: Question) {
                 Ok(String::new())
             }
             Question::Decisions => decided(&node),
+            Question::Fabric => fabric::about(&node),
+            Question::TakeIn(life) => fabric::take_in(&node, &peer, life),
             Question::Advise { pid, to, reason, must, bytes } => {
                 let advice = balancing::Advice { pid, to: &to, reason: &reason, must, bytes };
                 balancing::advised(&node, &peer, &advice).await.map(|()| String::new())

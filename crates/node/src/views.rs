@@ -26,6 +26,57 @@ pub struct Info {
     pub lacks: Vec<String>,
 }
 
+/// `GET /v1/fabric`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct FabricStatus {
+    /// Which fabric: a number that its founder took, in hexadecimal. Empty when this node is in none.
+    pub founding: String,
+    /// The view's number.
+    pub epoch: u64,
+    /// Who gives the operations their order.
+    pub manager: String,
+    /// All.
+    pub members: Vec<String>,
+    /// What it waits for, if it can't go on.
+    pub waits: Option<String>,
+}
+
+/// `POST /v1/fabric/compare`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Compare {
+    /// Names of members; all if none are named.
+    pub on: Option<Vec<String>>,
+    /// What is compared at each.
+    pub variable: String,
+    /// `>=`, `<`, `==` or `!=`.
+    pub comparison: String,
+    /// With what.
+    pub value: i64,
+    /// What is written at each, if it holds at all.
+    pub write: Option<(String, i64)>,
+}
+
+/// Its answer.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Compared {
+    /// It held everywhere (and what was to be written is).
+    pub held: bool,
+}
+
+/// `/v1/fabric/variable/NAME`.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Variable {
+    /// At this node.
+    pub value: i64,
+}
+
+/// `POST /v1/fabric/event/NAME`.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Signalled {
+    /// Yes, and the signal is taken.
+    pub signalled: bool,
+}
+
 /// Whether a member lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -130,6 +130,10 @@ pub enum Question {
     },
     /// What did you decide of late? An administrator at the asking node wants to know.
     Decisions,
+    /// Which view of the fabric do you know?
+    Fabric,
+    /// Take me into it: this is my life's number.
+    TakeIn(u64),
 }
 
 /// Every frame after the hellos.
@@ -207,7 +211,10 @@ impl Message {
             Message::Ask { question: Question::Admit { home, .. }, .. } => {
                 within("bytes of a member's name", home.len(), crate::name::MAX_NAME)
             }
-            Message::Ask { question: Question::Drain { .. } | Question::Decisions, .. } => Ok(()),
+            Message::Ask {
+                question: Question::Drain { .. } | Question::Decisions | Question::Fabric | Question::TakeIn(_),
+                ..
+            } => Ok(()),
             Message::Answer { answer: Ok(text), .. } => within("bytes of an answer", text.len(), MAX_ANSWER),
             Message::Answer { answer: Err(reason), .. } | Message::Bye { reason } => {
                 within("bytes of a reason", reason.len(), MAX_TEXT)

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 pub const ALPN: &[u8] = b"pando/1";
 
 /// The oldest control protocol this build speaks.
-pub const MIN: u16 = 3;
+pub const MIN: u16 = 4;
 /// The newest.
-pub const MAX: u16 = 3;
+pub const MAX: u16 = 4;
 
 /// The range of versions that one side speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

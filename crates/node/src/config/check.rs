@@ -74,6 +74,7 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
 fn times(config: &Config) -> impl Iterator<Item = (&'static str, u64)> {
     let (m, l, c) = (&config.membership, &config.limits, &config.connections);
     [
+        ("[fabric] lost_after_ms", config.fabric.lost_after_ms),
         ("[membership] probe_ms", m.probe_ms),
         ("[membership] answer_ms", m.answer_ms),
         ("[membership] suspect_ms", m.suspect_ms),

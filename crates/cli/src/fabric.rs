@@ -1,0 +1,126 @@
+//! `pando fabric`: the three primitives by hand.
+
+use crate::args::FabricVerb;
+use crate::cluster::Done;
+use pando_node::client::{Client, ClientError};
+use pando_node::views::{Compare, Compared, FabricStatus, Signalled, Variable};
+use std::io::{Read, Write};
+use std::path::Path;
+
+/// As of grep(1) and test(1): no is not an error.
+const YES: i32 = 0;
+const NO: i32 = 1;
+const TROUBLE: i32 = 2;
+
+/// How it ended.
+type Ended = Result<i32, String>;
+
+fn said(e: ClientError) -> String {
+    e.to_string()
+}
+
+/// Does it; the exit status.
+pub fn fabric(client: &Client, json: bool, verb: Option<FabricVerb>) -> i32 {
+    let done = match verb {
+        None => status(client, json).map(|()| YES),
+        Some(FabricVerb::Found) => client.post::<(), ()>("/v1/fabric/found", &()).map(|()| YES).map_err(said),
+        Some(FabricVerb::Xfer { region, file, on, offset, signal }) => {
+            xfer(client, &region, file.as_deref(), on, offset, signal)
+        }
+        Some(FabricVerb::Get { region }) => get(client, &region),
+        Some(FabricVerb::Test { event, wait }) => test(client, &event, wait),
+        Some(FabricVerb::Compare { variable, comparison, value, write, on }) => {
+            let question = Compare { on, variable, comparison, value, write };
+            let answer = client.post::<_, Compared>("/v1/fabric/compare", &question);
+            answer.map(|a| if a.held { YES } else { NO }).map_err(said)
+        }
+        Some(FabricVerb::Load { variable }) => load(client, &variable),
+        Some(FabricVerb::Store { variable, value }) => {
+            let path = format!("/v1/fabric/variable/{}", quoted(&variable));
+            client.post::<_, ()>(&path, &Variable { value }).map(|()| YES).map_err(said)
+        }
+    };
+    done.unwrap_or_else(|text| {
+        eprintln!("pando: {text}");
+        TROUBLE
+    })
+}
+
+/// As a part of a URL.
+fn quoted(name: &str) -> String {
+    let one = |b: u8| match b.is_ascii_alphanumeric() || b"-._~".contains(&b) {
+        true => char::from(b).to_string(),
+        false => format!("%{b:02X}"),
+    };
+    name.bytes().map(one).collect()
+}
+
+fn status(client: &Client, json: bool) -> Done {
+    let status: FabricStatus = client.get("/v1/fabric").map_err(said)?;
+    if json {
+        println!("{}", serde_json::to_string_pretty(&status).map_err(|e| e.to_string())?);
+        return Ok(());
+    }
+    if status.epoch > 0 {
+        println!("fabric   {}", status.founding);
+        println!("view     {}", status.epoch);
+        println!("manager  {}", status.manager);
+        println!("members  {}: {}", status.members.len(), status.members.join(" "));
+    }
+    status.waits.iter().for_each(|why| println!("waits    {why}"));
+    Ok(())
+}
+
+fn xfer(
+    client: &Client,
+    region: &str,
+    file: Option<&Path>,
+    on: Option<Vec<String>>,
+    offset: u64,
+    signal: Option<String>,
+) -> Ended {
+    let bytes = match file.filter(|f| *f != Path::new("-")) {
+        Some(file) => std::fs::read(file).map_err(|e| format!("{}: {e}", file.display()))?,
+        None => {
+            let mut bytes = Vec::new();
+            std::io::stdin().read_to_end(&mut bytes).map_err(|e| format!("standard input: {e}"))?;
+            bytes
+        }
+    };
+    let mut path = format!("/v1/fabric/transfer?region={}&offset={offset}", quoted(region));
+    signal.iter().for_each(|event| path += &format!("&signal={}", quoted(event)));
+    on.iter().for_each(|names| path += &format!("&on={}", quoted(&names.join(","))));
+    client.send::<()>(&path, &bytes).map(|()| YES).map_err(said)
+}
+
+fn get(client: &Client, region: &str) -> Ended {
+    let bytes = client.bytes(&format!("/v1/fabric/region/{}", quoted(region))).map_err(said)?;
+    let mut out = std::io::stdout().lock();
+    out.write_all(&bytes).and_then(|()| out.flush()).map_err(|e| format!("standard output: {e}"))?;
+    Ok(YES)
+}
+
+fn test(client: &Client, event: &str, wait: Option<Option<f64>>) -> Ended {
+    // Without a number: for as long as a request may take.
+    let wait_ms = wait.map_or(0, |seconds| seconds.map_or(u64::from(u32::MAX), |s| (s.max(0.0) * 1000.0) as u64));
+    let path = format!("/v1/fabric/event/{}?wait_ms={wait_ms}", quoted(event));
+    let answer: Signalled = client.post(&path, &()).map_err(said)?;
+    Ok(if answer.signalled { YES } else { NO })
+}
+
+fn load(client: &Client, variable: &str) -> Ended {
+    let answer: Variable = client.get(&format!("/v1/fabric/variable/{}", quoted(variable))).map_err(said)?;
+    println!("{}", answer.value);
+    Ok(YES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_name_fits_into_a_url() {
+        assert_eq!(quoted("job-7.start_x"), "job-7.start_x");
+        assert_eq!(quoted("a/b?c=d&e %é"), "a%2Fb%3Fc%3Dd%26e%20%25%C3%A9");
+    }
+}

@@ -1,0 +1,174 @@
+//! The three primitives on real daemons: who is in the view, what comes where, and what is left when a node is killed, stands still or comes
+//! back.
+
+mod lab;
+
+use lab::{Daemon, Lab, ok, signal, until};
+use pando_node::views::FabricStatus;
+use std::process::{Command, Output, Stdio};
+
+const FABRIC: &str = "[fabric]\nlost_after_ms = 1500\n";
+
+fn status(node: &Daemon) -> FabricStatus {
+    node.client().get("/v1/fabric").unwrap()
+}
+
+/// Waits until these have one view with all of them in it; its number.
+fn together(nodes: &[&Daemon]) -> u64 {
+    let names: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();
+    until(&format!("one view of {names:?}"), || {
+        let all: Vec<FabricStatus> = nodes.iter().map(|n| status(n)).collect();
+        let mut members = all[0].members.clone();
+        members.sort();
+        let same = all.iter().all(|s| s.epoch == all[0].epoch && s.founding == all[0].founding && s.waits.is_none());
+        (same && members == names).then_some(all[0].epoch)
+    })
+}
+
+fn all(lab: &Lab) -> Vec<&Daemon> {
+    lab.nodes.iter().collect()
+}
+
+fn code(command: &mut Command) -> (i32, String) {
+    let Output { status, stderr, .. } = command.output().unwrap();
+    (status.code().unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+fn fabric(node: &Daemon, words: &[&str]) -> Command {
+    let mut command = node.cli(&["fabric"]);
+    command.args(words);
+    command
+}
+
+fn load(node: &Daemon, variable: &str) -> i64 {
+    ok(&mut fabric(node, &["load", variable])).trim().parse().unwrap()
+}
+
+/// Bytes that say whether one is missing or in another's place.
+fn bytes(length: usize, seed: u8) -> Vec<u8> {
+    (0..length).map(|i| (i.wrapping_mul(31) >> 3) as u8 ^ seed).collect()
+}
+
+fn region(node: &Daemon, name: &str) -> Vec<u8> {
+    fabric(node, &["get", name]).output().unwrap().stdout
+}
+
+#[test]
+fn what_is_sent_comes_to_all_and_is_signalled_there() {
+    let lab = Lab::new(4, FABRIC);
+    together(&all(&lab));
+    let file = lab.dir.join("bytes");
+    std::fs::write(&file, bytes(9_000_001, 7)).unwrap();
+    ok(fabric(&lab.nodes[2], &["xfer", "program", "--signal", "ready"]).arg(&file));
+    for node in &lab.nodes {
+        assert!(region(node, "program") == bytes(9_000_001, 7), "at {}", node.name);
+        assert_eq!(code(&mut fabric(node, &["test", "ready"])).0, 0);
+        assert_eq!(code(&mut fabric(node, &["test", "ready"])).0, 1, "it was taken");
+    }
+    // Somebody waits for it, and only some are meant.
+    let mut waits = fabric(&lab.nodes[1], &["test", "later", "--wait", "30"]).spawn().unwrap();
+    std::fs::write(&file, "!").unwrap();
+    ok(fabric(&lab.nodes[0], &["xfer", "program", "--on", "n2,n4", "--offset", "2", "--signal", "later"]).arg(&file));
+    assert!(waits.wait().unwrap().success());
+    let first: Vec<Vec<u8>> = lab.nodes.iter().map(|n| region(n, "program")[..4].to_vec()).collect();
+    let (old, mut new) = (bytes(4, 7), bytes(4, 7));
+    new[2] = b'!';
+    assert_eq!(first, [old.clone(), new.clone(), old, new]);
+    assert_eq!(code(&mut fabric(&lab.nodes[2], &["test", "later"])).0, 1);
+}
+
+#[test]
+fn a_variable_is_compared_and_written_everywhere_or_nowhere() {
+    let lab = Lab::new(4, FABRIC);
+    together(&all(&lab));
+    lab.nodes[..3].iter().for_each(|n| _ = ok(&mut fabric(n, &["store", "phase", "3"])));
+    let compare = |words: &[&str]| code(fabric(&lab.nodes[3], &["compare"]).args(words)).0;
+    assert_eq!(compare(&["phase", ">=", "3", "--write", "go=1"]), 1, "n4 has 0");
+    assert_eq!(compare(&["phase", "==", "3", "--write", "go=1", "--on", "n1,n2,n3"]), 0);
+    assert_eq!(lab.nodes.iter().map(|n| load(n, "go")).collect::<Vec<_>>(), [1, 1, 1, 0]);
+    // All at once: each wants to be the first.
+    let tries: Vec<_> = (0..12)
+        .map(|i| {
+            let write = format!("lock={}", i + 1);
+            let words = ["compare", "lock", "==", "0", "--write", &write];
+            fabric(&lab.nodes[i % 4], &words).stderr(Stdio::null()).spawn().unwrap()
+        })
+        .collect();
+    let ended: Vec<i32> = tries.into_iter().map(|mut t| t.wait().unwrap().code().unwrap()).collect();
+    let won: Vec<usize> = (0..12).filter(|i| ended[*i] == 0).collect();
+    assert!(won.len() == 1 && ended.iter().all(|c| *c < 2), "{ended:?}");
+    assert_eq!(lab.nodes.iter().map(|n| load(n, "lock")).collect::<Vec<_>>(), [won[0] as i64 + 1; 4]);
+    let (status, text) = code(&mut fabric(&lab.nodes[0], &["compare", "x", "==", "0", "--on", "n1,n9"]));
+    assert!(status == 2 && text.contains("n9 is no member of the fabric"), "{text}");
+}
+
+#[test]
+fn the_manager_is_killed_and_comes_back_as_another_one() {
+    let mut lab = Lab::new(4, FABRIC);
+    let epoch = together(&all(&lab));
+    assert_eq!(status(&lab.nodes[1]).manager, "n1");
+    ok(fabric(&lab.nodes[1], &["compare", "x", "==", "0", "--write", "x=5"]).arg("--on=n1,n2,n3,n4"));
+    lab.nodes[0].kill();
+    // It is asked for while nobody knows yet that it is gone.
+    let (status_, text) = code(&mut fabric(&lab.nodes[1], &["compare", "x", "==", "5", "--write", "x=6"]));
+    assert!(status_ == 2 && text.contains("n1"), "{status_}: {text}");
+    let later = together(&lab.nodes[1..].iter().collect::<Vec<_>>());
+    assert!(later > epoch);
+    assert_eq!(lab.nodes[1..].iter().map(|n| load(n, "x")).collect::<Vec<_>>(), [5; 3]);
+    assert_eq!(code(&mut fabric(&lab.nodes[3], &["compare", "x", "==", "5", "--write", "x=7"])).0, 0);
+    lab.nodes[0].start();
+    let last = together(&all(&lab));
+    assert!(last > later);
+    assert_eq!(lab.nodes.iter().map(|n| load(n, "x")).collect::<Vec<_>>(), [0, 7, 7, 7]);
+    assert_eq!(code(&mut fabric(&lab.nodes[0], &["compare", "y", "==", "0", "--write", "y=1"])).0, 0);
+    assert_eq!(lab.nodes.iter().map(|n| load(n, "y")).collect::<Vec<_>>(), [1; 4]);
+}
+
+#[test]
+fn a_node_that_stands_still_holds_nobody_up_for_long() {
+    let lab = Lab::new(4, FABRIC);
+    together(&all(&lab));
+    ok(fabric(&lab.nodes[0], &["xfer", "r"]).arg("/dev/null"));
+    let file = lab.dir.join("bytes");
+    std::fs::write(&file, bytes(30_000_000, 1)).unwrap();
+    signal(lab.nodes[2].pid(), "STOP");
+    let (status_, text) = code(fabric(&lab.nodes[1], &["xfer", "r", "--signal", "e"]).arg(&file));
+    assert!(status_ == 2 && text.contains("nothing was done anywhere") && text.contains("n3"), "{status_}: {text}");
+    let others = [&lab.nodes[0], &lab.nodes[1], &lab.nodes[3]];
+    together(&others);
+    for node in others {
+        assert_eq!((region(node, "r").len(), code(&mut fabric(node, &["test", "e"])).0), (0, 1), "{}", node.name);
+    }
+    ok(fabric(&lab.nodes[1], &["xfer", "r", "--signal", "e"]).arg(&file));
+    assert!(others.iter().all(|n| region(n, "r") == bytes(30_000_000, 1)));
+    signal(lab.nodes[2].pid(), "CONT");
+    together(&all(&lab));
+    assert!(region(&lab.nodes[2], "r").is_empty(), "it has begun anew");
+    lab.nodes[2].logs("was left out of the fabric");
+}
+
+#[test]
+fn of_two_the_one_that_orders_goes_on_and_the_other_one_waits() {
+    let mut lab = Lab::new(2, FABRIC);
+    together(&all(&lab));
+    lab.nodes[1].kill();
+    together(&[&lab.nodes[0]]);
+    lab.nodes[1].start();
+    together(&all(&lab));
+    let founding = status(&lab.nodes[1]).founding;
+    ok(&mut fabric(&lab.nodes[1], &["store", "x", "1"]));
+    lab.nodes[0].kill();
+    let waits = until("that it waits", || status(&lab.nodes[1]).waits);
+    assert!(waits.contains("too few of the view's 2 members are heard"), "{waits}");
+    // Both are there again: more than half of all that are known, so they found another one.
+    lab.nodes[0].start();
+    together(&all(&lab));
+    assert_ne!(status(&lab.nodes[1]).founding, founding);
+    assert_eq!(load(&lab.nodes[1], "x"), 0);
+    // And where the other one is gone for good somebody says so.
+    lab.nodes[0].kill();
+    until("that it waits", || status(&lab.nodes[1]).waits);
+    ok(&mut fabric(&lab.nodes[1], &["found"]));
+    together(&[&lab.nodes[1]]);
+    assert!(lab.nodes[1].audit().contains("fabric found"));
+}

@@ -1,0 +1,222 @@
+//! What users of the local API ask of the fabric: for root and the node's own user, for it is the system's memory.
+
+use super::{Inner, find};
+use crate::audit::Entry;
+use crate::daemon::Node;
+use crate::moves::Refused;
+use crate::owner::Caller;
+use crate::sys;
+use crate::views::{self, Compared, FabricStatus, Signalled, Variable};
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::connect_info::ConnectInfo;
+use axum::extract::{Path, Query, State};
+use pando_fabric::{Comparison, LONGEST_NAME, Op, Outcome, Set};
+use serde::Deserialize;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::time::timeout;
+
+type Asked = (State<Arc<Node>>, ConnectInfo<Caller>);
+type Answer<T> = Result<Json<T>, Refused>;
+
+/// Longest that a request waits.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+fn may(caller: Caller) -> Result<(), Refused> {
+    match caller.uid == 0 || caller.uid == sys::effective_uid() {
+        true => Ok(()),
+        false => Err(Refused::Forbidden("only root and the node's own user may use the fabric".into())),
+    }
+}
+
+fn outside(node: &Node, inner: &Inner) -> Refused {
+    Refused::Conflict(format!("node {} is not in the fabric yet: {}", node.name(), inner.waits))
+}
+
+/// `GET /v1/fabric`.
+pub async fn status(State(node): State<Arc<Node>>) -> Json<FabricStatus> {
+    let inner = node.fabric.inner();
+    let life = inner.life.as_ref().filter(|life| life.core.view().epoch > 0);
+    let Some(life) = life else {
+        return Json(FabricStatus { waits: Some(inner.waits.clone()), ..FabricStatus::default() });
+    };
+    let view = life.core.view();
+    let name = |n| life.who(n).map_or_else(String::new, |who| who.name.clone());
+    let stuck = format!(
+        "too few of the view's {} members are heard to go on: start the others; if they are gone for good, `pando fabric found`",
+        view.members.len()
+    );
+    Json(FabricStatus {
+        founding: format!("{:016x}", life.founding),
+        epoch: view.epoch,
+        manager: name(view.manager),
+        members: view.members.iter().map(name).collect(),
+        waits: life.stuck.is_some().then_some(stuck),
+    })
+}
+
+/// `POST /v1/fabric/found`.
+pub async fn found((State(node), ConnectInfo(caller)): Asked, Json(()): Json<()>) -> Answer<()> {
+    let allowed = may(caller);
+    let (on, why) = (format!("node {}", node.name()), "found a fabric with this node alone".to_owned());
+    node.audit.note(&Entry { who: caller.to_string(), what: "fabric found", on, allowed: allowed.is_ok(), why });
+    allowed?;
+    find::found(&node);
+    Ok(Json(()))
+}
+
+async fn perform(
+    node: &Arc<Node>,
+    names: Option<&[String]>,
+    op: impl FnOnce(Set) -> Op,
+    bytes: Arc<[u8]>,
+) -> Result<bool, Refused> {
+    let ended = {
+        let mut inner = node.fabric.inner();
+        match inner.life.as_mut().filter(|life| life.core.view().epoch > 0) {
+            Some(life) => {
+                let set = life.set(names).map_err(Refused::Unknown)?;
+                Ok(life.submit(node, op(set), bytes))
+            }
+            None => Err(()),
+        }
+        .map_err(|()| outside(node, &inner))?
+    };
+    match timeout(PATIENCE, ended).await {
+        Ok(Ok(Outcome::Compared(held))) => Ok(held),
+        Ok(Ok(Outcome::Transferred)) => Ok(true),
+        Ok(Ok(Outcome::Lost(set))) => {
+            let names = node.fabric.inner().life.as_ref().map_or_else(Vec::new, |life| life.names(&set));
+            Err(Refused::Conflict(format!("nothing was done anywhere: no member any more: {}", names.join(", "))))
+        }
+        Ok(Ok(Outcome::Refused)) => {
+            let text =
+                "nothing was done anywhere: a name is too long, or the region is larger than [fabric] region_mb allows";
+            Err(Refused::Conflict(text.into()))
+        }
+        Ok(Ok(Outcome::CutOff) | Err(_)) => {
+            let text = "this node was left out of the fabric meanwhile: whether it was done is not known";
+            Err(Refused::Failed(text.into()))
+        }
+        Err(_) => Err(Refused::Failed(format!("no end within {PATIENCE:?}: too few members are heard to go on?"))),
+    }
+}
+
+fn split(names: Option<String>) -> Option<Vec<String>> {
+    names.map(|names| names.split(',').filter(|n| !n.is_empty()).map(str::to_owned).collect())
+}
+
+/// What a transfer is about.
+#[derive(Deserialize)]
+pub struct Transfer {
+    region: String,
+    #[serde(default)]
+    offset: u64,
+    signal: Option<String>,
+    on: Option<String>,
+}
+
+/// `POST /v1/fabric/transfer`, the bytes as body.
+pub async fn transfer(
+    (State(node), ConnectInfo(caller)): Asked,
+    Query(what): Query<Transfer>,
+    body: Bytes,
+) -> Answer<()> {
+    may(caller)?;
+    let length = body.len() as u64;
+    let Transfer { region, offset, signal, on } = what;
+    let on = split(on);
+    let op = |set| Op::Transfer { set, region, offset, length, signal };
+    perform(&node, on.as_deref(), op, body.as_ref().into()).await?;
+    Ok(Json(()))
+}
+
+/// `POST /v1/fabric/compare`.
+pub async fn compare((State(node), ConnectInfo(caller)): Asked, Json(what): Json<views::Compare>) -> Answer<Compared> {
+    may(caller)?;
+    let comparison = match what.comparison.as_str() {
+        ">=" => Comparison::AtLeast,
+        "<" => Comparison::Less,
+        "==" => Comparison::Equal,
+        "!=" => Comparison::NotEqual,
+        other => {
+            let text = format!("`{}` compares nothing: write >=, <, == or !=", crate::owner::clean(other));
+            return Err(Refused::Unknown(text));
+        }
+    };
+    let views::Compare { on, variable, value, write, .. } = what;
+    let op = |set| Op::Compare { set, variable, comparison, value, write };
+    Ok(Json(Compared { held: perform(&node, on.as_deref(), op, Arc::from([])).await? }))
+}
+
+/// `GET /v1/fabric/region/{name}`: this node's bytes.
+pub async fn region((State(node), ConnectInfo(caller)): Asked, Path(name): Path<String>) -> Result<Vec<u8>, Refused> {
+    may(caller)?;
+    let inner = node.fabric.inner();
+    let life = inner.life.as_ref().ok_or_else(|| outside(&node, &inner))?;
+    Ok(life.core.memory().region(&name).to_vec())
+}
+
+/// `GET /v1/fabric/variable/{name}`: this node's value.
+pub async fn load((State(node), ConnectInfo(caller)): Asked, Path(name): Path<String>) -> Answer<Variable> {
+    may(caller)?;
+    let inner = node.fabric.inner();
+    let life = inner.life.as_ref().ok_or_else(|| outside(&node, &inner))?;
+    Ok(Json(Variable { value: life.core.memory().variable(&name) }))
+}
+
+/// `POST /v1/fabric/variable/{name}`: sets this node's value.
+pub async fn store(
+    (State(node), ConnectInfo(caller)): Asked,
+    Path(name): Path<String>,
+    Json(new): Json<Variable>,
+) -> Answer<()> {
+    may(caller)?;
+    if name.len() > LONGEST_NAME {
+        return Err(Refused::Conflict(format!("a name has at most {LONGEST_NAME} bytes")));
+    }
+    let mut inner = node.fabric.inner();
+    match inner.life.as_mut().filter(|life| life.core.view().epoch > 0) {
+        Some(life) => life.core.memory_mut().store(name, new.value),
+        None => return Err(outside(&node, &inner)),
+    }
+    Ok(Json(()))
+}
+
+/// How long somebody wants to wait.
+#[derive(Deserialize)]
+pub struct Wait {
+    #[serde(default)]
+    wait_ms: u64,
+}
+
+/// `POST /v1/fabric/event/{name}`: was it signalled at this node? Each signal is there for one answer.
+pub async fn test(
+    (State(node), ConnectInfo(caller)): Asked,
+    Path(name): Path<String>,
+    Query(wait): Query<Wait>,
+    Json(()): Json<()>,
+) -> Answer<Signalled> {
+    may(caller)?;
+    let until = Instant::now() + Duration::from_millis(wait.wait_ms).min(PATIENCE);
+    loop {
+        let changed = node.fabric.changed.notified();
+        tokio::pin!(changed);
+        // What is signalled from here on wakes it.
+        changed.as_mut().enable();
+        {
+            let mut inner = node.fabric.inner();
+            let life = inner.life.as_mut().filter(|life| life.core.view().epoch > 0);
+            match life.map(|life| life.core.memory_mut().take_signal(&name)) {
+                Some(true) => return Ok(Json(Signalled { signalled: true })),
+                Some(false) => {}
+                None => return Err(outside(&node, &inner)),
+            }
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() || timeout(left, changed).await.is_err() {
+            return Ok(Json(Signalled { signalled: false }));
+        }
+    }
+}

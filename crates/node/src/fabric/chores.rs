@@ -1,0 +1,40 @@
+//! What is done again and again: looking who is lost, telling the core that time passes, ending lives.
+
+use super::{another, find};
+use crate::daemon::Node;
+use crate::views::Event;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{MissedTickBehavior, interval};
+
+/// Between two looks.
+const EACH: Duration = Duration::from_millis(100);
+
+/// Takes part in the fabric until the daemon ends.
+pub async fn keep(node: Arc<Node>) {
+    tokio::spawn(find::keep(node.clone()));
+    let mut ticks = interval(EACH);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        look(&node);
+    }
+}
+
+fn look(node: &Arc<Node>) {
+    let mut inner = node.fabric.inner();
+    let Some(life) = inner.life.as_mut() else { return };
+    life.look(node);
+    if !life.ended {
+        return;
+    }
+    let epoch = life.core.view().epoch;
+    inner.life = None;
+    inner.number = another();
+    inner.waits = "it was left out, and looks for the others".into();
+    drop(inner);
+    node.fabric.changed.notify_waiters();
+    let text =
+        format!("node {} was left out of the fabric (view {epoch}): it comes back with empty memory", node.name());
+    node.events.say(Event::new("fabric", text));
+}

@@ -1,0 +1,220 @@
+//! One life of this node in the fabric.
+
+use super::line::{self, Line, Way};
+use super::wire::{Frame, VERSION};
+use crate::daemon::Node;
+use crate::views::Liveness;
+use pando_fabric::{Effect, Fabric, NodeId, Op, Outcome, Roster, Set, Settings, View, Who};
+use pando_wire::frame;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// Bytes that are kept for a member that takes nothing, before it is given up.
+const MOST_KEPT: usize = 256 << 20;
+/// One that is to be taken in, and is not within this, has to ask again.
+const WISH: Duration = Duration::from_secs(5);
+
+/// See above.
+pub struct Life {
+    /// Which of this node's.
+    pub number: u64,
+    /// Which fabric: whoever founds one takes a number for it.
+    pub founding: u64,
+    pub me: NodeId,
+    pub core: Fabric,
+    pub lines: BTreeMap<Way, Line>,
+    /// Of those that the view does not name (yet): who takes this one in, or is ahead of it.
+    pub hints: BTreeMap<NodeId, Who>,
+    /// All that are or were members, by name.
+    members: BTreeMap<NodeId, String>,
+    /// Their lives are over.
+    pub over: BTreeSet<NodeId>,
+    waiting: BTreeMap<u64, oneshot::Sender<Outcome>>,
+    wanted: BTreeMap<NodeId, (Who, Instant)>,
+    /// So many numbers this one has given as the manager of an epoch.
+    given: (u64, u64),
+    /// Since when there are not enough to go on.
+    pub stuck: Option<Instant>,
+    /// It is left out.
+    pub ended: bool,
+}
+
+fn settings(node: &Node) -> Settings {
+    let config = &node.config.fabric;
+    Settings { arity: config.arity as usize, most: config.region_mb << 20, ask_each: 50, ..Settings::default() }
+}
+
+impl Life {
+    /// This node alone founds a fabric.
+    pub fn found(node: &Node, number: u64, founding: u64) -> Life {
+        let me = NodeId(0);
+        let view = View { epoch: 1, manager: me, members: [me].into_iter().collect() };
+        let roster = Roster::from([(me, Who { name: node.name(), life: number })]);
+        Life::new(number, founding, me, Fabric::new(me, view, roster, settings(node)))
+    }
+
+    /// It is to be taken in.
+    pub fn guest(node: &Node, number: u64, founding: u64, me: NodeId) -> Life {
+        let nobody = View { epoch: 0, manager: me, members: Set::default() };
+        Life::new(number, founding, me, Fabric::new(me, nobody, Roster::new(), settings(node)))
+    }
+
+    fn new(number: u64, founding: u64, me: NodeId, core: Fabric) -> Life {
+        Life {
+            number,
+            founding,
+            me,
+            core,
+            lines: BTreeMap::new(),
+            hints: BTreeMap::new(),
+            members: BTreeMap::new(),
+            over: BTreeSet::new(),
+            waiting: BTreeMap::new(),
+            wanted: BTreeMap::new(),
+            given: (0, 0),
+            stuck: None,
+            ended: false,
+        }
+    }
+
+    /// It is in a view, and others with it are enough to go on.
+    pub fn is_live(&self) -> bool {
+        !self.ended && self.core.view().epoch > 0 && self.stuck.is_none()
+    }
+
+    /// It was a member, and is none any more.
+    pub fn is_gone(&self, node: NodeId) -> bool {
+        self.members.contains_key(&node) && !self.core.view().members.has(node)
+    }
+
+    /// Who a number is.
+    pub fn who(&self, node: NodeId) -> Option<&Who> {
+        self.core.roster().get(&node).or_else(|| self.hints.get(&node))
+    }
+
+    /// The members with these names; all if none are named.
+    pub fn set(&self, names: Option<&[String]>) -> Result<Set, String> {
+        let Some(names) = names else { return Ok(self.core.view().members.clone()) };
+        let all = self.core.roster();
+        let of = |name: &String| {
+            let found = all.iter().find(|(_, who)| who.name == *name).map(|(n, _)| *n);
+            found.ok_or_else(|| {
+                format!("{} is no member of the fabric: `pando fabric` shows who is", crate::owner::clean(name))
+            })
+        };
+        names.iter().map(of).collect()
+    }
+
+    /// The names of these.
+    pub fn names(&self, set: &Set) -> Vec<String> {
+        let was = |n: NodeId| self.members.get(&n).cloned().unwrap_or_default();
+        set.iter().map(|n| self.who(n).map_or_else(|| was(n), |who| who.name.clone())).collect()
+    }
+
+    /// Begins an operation.
+    pub fn submit(&mut self, node: &Arc<Node>, op: Op, bytes: Arc<[u8]>) -> oneshot::Receiver<Outcome> {
+        let (sender, receiver) = oneshot::channel();
+        let (number, effects) = self.core.submit(op, bytes);
+        self.waiting.insert(number, sender);
+        self.heed(node, effects);
+        receiver
+    }
+
+    /// Does what the core wants.
+    pub fn heed(&mut self, node: &Arc<Node>, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Send(to, message) => self.send(node, to, message),
+                Effect::Ended(number, outcome) => {
+                    if let Some(waits) = self.waiting.remove(&number) {
+                        let _ = waits.send(outcome);
+                    }
+                }
+                Effect::Signalled(_) => node.fabric.changed.notify_waiters(),
+                Effect::View(view) => self.begun(node, &view),
+                Effect::CutOff => self.ended = true,
+            }
+        }
+    }
+
+    fn send(&mut self, node: &Arc<Node>, to: NodeId, message: pando_fabric::Message) {
+        let way = Way { peer: to, bulk: message.is_bulk() };
+        let bytes = match frame::encode(VERSION, &Frame::Said(message)) {
+            Ok(bytes) => bytes,
+            Err(e) => return tracing::error!("fabric: a message that can't be sent: {e}"),
+        };
+        self.lines.entry(way).or_default().put(bytes.into());
+        line::connect(node, self, way);
+    }
+
+    fn begun(&mut self, node: &Arc<Node>, view: &View) {
+        let names = self.names(&view.members);
+        let manager = self.names(&[view.manager].into_iter().collect()).pop().unwrap_or_default();
+        tracing::info!("fabric: view {} of {} nodes, ordered by {manager}", view.epoch, names.len());
+        self.members.extend(self.core.roster().iter().map(|(n, who)| (*n, who.name.clone())));
+        let gone = |n: NodeId| self.members.contains_key(&n) && !view.members.has(n);
+        self.lines.retain(|way, _| !gone(way.peer));
+        self.over.retain(|n| !gone(*n));
+        self.hints.retain(|n, _| !self.members.contains_key(n));
+        self.wanted.retain(|n, _| !view.members.has(*n));
+        node.fabric.changed.notify_waiters();
+    }
+
+    /// Members that can't be heard: gossip says so, or their lives are over, or nothing has reached them for long.
+    fn lost(&self, node: &Node) -> Set {
+        let after = Duration::from_millis(node.config.fabric.lost_after_ms);
+        let down: BTreeSet<String> =
+            node.cluster.liveness().into_iter().filter(|(_, l)| *l == Liveness::Down).map(|(n, _)| n).collect();
+        let silent = |n: NodeId| {
+            let mut lines = [false, true].iter().filter_map(|bulk| self.lines.get(&Way { peer: n, bulk: *bulk }));
+            lines.any(|l| l.is_down_for(after) || l.session.bytes() > MOST_KEPT)
+        };
+        let lost = |n: NodeId, who: &Who| down.contains(&who.name) || self.over.contains(&n) || silent(n);
+        let wanted = self.wanted.iter().map(|(n, (who, _))| (n, who));
+        let all = self.core.roster().iter().chain(wanted);
+        all.filter(|(n, who)| **n != self.me && lost(**n, who)).map(|(n, _)| *n).collect()
+    }
+
+    /// Looks who is lost, and who is to be taken in.
+    pub fn look(&mut self, node: &Arc<Node>) {
+        let (now, lost) = (node.fabric.now(), self.lost(node));
+        let effects = self.core.suspect(now, lost);
+        self.heed(node, effects);
+        self.wanted.retain(|_, (_, since)| since.elapsed() < WISH);
+        let wanted = self.wanted.iter().map(|(n, (who, _))| (*n, who.clone())).collect();
+        let effects = self.core.want(now, wanted);
+        self.heed(node, effects);
+        let effects = self.core.tick(now);
+        self.heed(node, effects);
+        let idle: Vec<Way> =
+            self.lines.iter().filter(|(_, line)| line.session.bytes() > 0).map(|(way, _)| *way).collect();
+        idle.into_iter().for_each(|way| line::connect(node, self, way));
+        let member = self.core.view().epoch > 0;
+        match member && !self.core.can_go_on() {
+            true => _ = self.stuck.get_or_insert_with(Instant::now),
+            false => self.stuck = None,
+        }
+    }
+
+    /// One asks to be taken in; the number that it gets. None: this one does not manage.
+    pub fn take_in(&mut self, who: Who) -> Option<NodeId> {
+        let view = self.core.view();
+        if view.manager != self.me || !self.is_live() {
+            return None;
+        }
+        if self.given.0 != view.epoch {
+            self.given = (view.epoch, 0);
+        }
+        let number = NodeId::given(view.epoch, self.given.1)?;
+        self.given.1 += 1;
+        // It has another life now.
+        let same = |(n, other): (&NodeId, &Who)| (other.name == who.name && other.life != who.life).then_some(*n);
+        self.over.extend(self.core.roster().iter().filter_map(same));
+        self.wanted.retain(|_, (other, _)| other.name != who.name);
+        self.wanted.insert(number, (who.clone(), Instant::now()));
+        self.hints.insert(number, who);
+        Some(number)
+    }
+}

@@ -1,0 +1,61 @@
+//! This node's part in the fabric: the pure core (crates/fabric) with a clock, links to other nodes and this daemon's types.
+//!
+//! A node takes part in *lives*: each begins with empty memory when a view takes it in ([`find`]), and ends when it is left out of one.
+
+pub mod ask;
+mod chores;
+mod find;
+mod life;
+mod line;
+mod wire;
+
+pub use chores::keep;
+pub use find::{about, take_in};
+pub use line::accept;
+
+use life::Life;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+use tokio::sync::Notify;
+
+/// See above.
+pub struct Part {
+    inner: Mutex<Inner>,
+    begun: Instant,
+    /// An event was signalled, a variable written, or there is another view.
+    changed: Notify,
+}
+
+struct Inner {
+    /// The number of the life that there is, or that is to be.
+    number: u64,
+    life: Option<Life>,
+    /// Why there is none.
+    waits: String,
+}
+
+impl Default for Part {
+    fn default() -> Self {
+        let inner = Inner { number: another(), life: None, waits: "it has just begun".into() };
+        Part { inner: Mutex::new(inner), begun: Instant::now(), changed: Notify::new() }
+    }
+}
+
+impl Part {
+    /// Never held across an await.
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The core's clock, milliseconds.
+    fn now(&self) -> u64 {
+        self.begun.elapsed().as_millis() as u64
+    }
+}
+
+/// A number that no life has.
+fn another() -> u64 {
+    let mut bytes = [0; 8];
+    pando_wire::token::random(&mut bytes);
+    u64::from_be_bytes(bytes)
+}
