@@ -99,7 +99,7 @@ mod tests {
             let (mut a, mut b) = (Session::default(), Session::default());
             let (mut put, mut next, mut came) = (0u64, 0u64, Vec::new());
             let mut wire: VecDeque<Arc<[u8]>> = VecDeque::new();
-            let mut connect = |a: &mut Session, b: &Session, wire: &mut VecDeque<_>| {
+            let connect = |a: &mut Session, b: &Session, wire: &mut VecDeque<_>| {
                 wire.clear();
                 a.have_come(b.here()).unwrap();
                 b.here()

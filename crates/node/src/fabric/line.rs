@@ -106,8 +106,7 @@ fn hello(life: &Life, way: Way) -> Option<(Hello, Who, u64)> {
 
 async fn dial(node: Arc<Node>, number: u64, way: Way) {
     let mut pause = FIRST_PAUSE;
-    loop {
-        let Some(Some((hello, who, count))) = with(&node, number, way, |life| hello(life, way)) else { break };
+    while let Some(Some((hello, who, count))) = with(&node, number, way, |life| hello(life, way)) {
         let answer = call(&node, &who, &hello).await;
         let goes_on = match answer {
             Ok((frames, Answer::Have(have))) => {
