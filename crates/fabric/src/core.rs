@@ -6,7 +6,7 @@ use crate::election::Election;
 use crate::manager::Manager;
 use crate::memory::Memory;
 use crate::message::{Did, Message, Proposal, Roster, Said, View};
-use crate::op::{Op, OpId, Outcome};
+use crate::op::{Op, OpId, Outcome, PUT_WITHIN};
 use crate::set::{NodeId, Set};
 use crate::transfer::Staging;
 use crate::tree::Tree;
@@ -23,6 +23,8 @@ pub struct Settings {
     pub chunk: usize,
     /// Nobody is sent more than this ahead of what it has.
     pub window: u64,
+    /// As many bytes go with the operation itself; no more than [`MOST_AT_ONCE`](crate::MOST_AT_ONCE).
+    pub at_once: usize,
     /// A region has no more bytes: a transfer beyond that is refused.
     pub most: u64,
     /// A try to make a new view is made again after this time when somebody else's was later, and comes to nothing.
@@ -35,7 +37,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { arity: 4, chunk: 64 << 10, window: 1 << 20, most: 1 << 30, retry_ms: 20, early: 4096, ask_each: 20 }
+        Settings { arity: 4, chunk: 64 << 10, window: 1 << 20, at_once: 4096, most: 1 << 30, retry_ms: 20, early: 4096, ask_each: 20 }
     }
 }
 
@@ -46,8 +48,8 @@ pub enum Effect {
     Send(NodeId, Message),
     /// One of this node's operations has ended.
     Ended(u64, Outcome),
-    /// An event was signalled here.
-    Signalled(String),
+    /// An event was signalled here, with the bytes that came ([`Op::Put`]; of a larger transfer they are in its region).
+    Signalled(String, Vec<u8>),
     /// There is a new view.
     View(View),
     /// This node is in no view any more: it can come back in another life.
@@ -157,6 +159,16 @@ impl Fabric {
     pub fn submit(&mut self, op: Op, bytes: Arc<[u8]>) -> (u64, Vec<Effect>) {
         let number = self.next;
         self.next += 1;
+        let op = match op {
+            Op::Transfer { set, region, offset, length, signal }
+                if length == bytes.len() as u64
+                    && length <= self.settings.at_once as u64
+                    && offset.saturating_add(length) <= PUT_WITHIN =>
+            {
+                Op::Put { set, region, offset, bytes: bytes.to_vec(), signal }
+            }
+            other => other,
+        };
         self.own.insert(number, Own { op, bytes });
         self.start(number);
         (number, self.settle())
@@ -442,7 +454,7 @@ impl Fabric {
             return self.ended(number, Outcome::Lost(op.set().without(&self.view.members)));
         }
         match &op {
-            Op::Compare { .. } => self.say(self.view.manager, Said::Ask(id, op)),
+            Op::Compare { .. } | Op::Put { .. } => self.say(self.view.manager, Said::Ask(id, op)),
             Op::Transfer { length, .. } if *length != bytes.len() as u64 => self.ended(number, Outcome::Refused),
             Op::Transfer { set, .. } => {
                 let children = Tree::new(self.me, set, self.settings.arity).children(self.me);
@@ -459,7 +471,7 @@ impl Fabric {
 /// Of an operation that was done.
 fn outcome(op: &Op) -> Outcome {
     match op {
-        Op::Transfer { .. } => Outcome::Transferred,
+        Op::Transfer { .. } | Op::Put { .. } => Outcome::Transferred,
         Op::Compare { .. } => Outcome::Compared(true),
     }
 }

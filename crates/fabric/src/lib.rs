@@ -29,7 +29,7 @@ mod wave;
 pub use core::{Effect, Fabric, Settings};
 pub use memory::Memory;
 pub use message::{Ballot, Did, Message, Proposal, Roster, View, Who};
-pub use op::{Comparison, LONGEST_NAME, Name, Op, OpId, Outcome};
+pub use op::{Comparison, LONGEST_NAME, MOST_AT_ONCE, Name, Op, OpId, Outcome};
 pub use session::{Miscounted, Session};
 pub use set::{NodeId, Set};
 pub use tree::Tree;

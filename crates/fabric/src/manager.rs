@@ -62,7 +62,8 @@ impl Manager {
     fn begin(&mut self) -> Vec<Step> {
         let (mut steps, mut left) = (Vec::new(), VecDeque::new());
         while let Some((id, op)) = self.queue.pop_front() {
-            let is_busy = |r: &Running| r.phase != Phase::Told && r.op.conflicts(&op);
+            let waits = |earlier: &Op| earlier.conflicts(&op) && !op.follows(earlier);
+            let is_busy = |r: &Running| r.phase != Phase::Told && waits(&r.op);
             if self.running.values().any(is_busy) || left.iter().any(|(_, earlier): &(OpId, Op)| earlier.conflicts(&op))
             {
                 left.push_back((id, op));
@@ -70,7 +71,7 @@ impl Manager {
             }
             let seq = self.next;
             self.next += 1;
-            let transfer = matches!(op, Op::Transfer { .. });
+            let transfer = matches!(op, Op::Transfer { .. } | Op::Put { .. });
             let phase = if transfer { Phase::Doing } else { Phase::Asking };
             self.running.insert(seq, Running { id, op: op.clone(), phase });
             let known = self.known();
@@ -109,7 +110,7 @@ impl Manager {
         let Some(r) = self.running.get_mut(&seq).filter(|r| r.phase == Phase::Doing) else { return Vec::new() };
         r.phase = Phase::Told;
         let outcome = match r.op {
-            Op::Transfer { .. } => Outcome::Transferred,
+            Op::Transfer { .. } | Op::Put { .. } => Outcome::Transferred,
             Op::Compare { .. } => Outcome::Compared(true),
         };
         let mut steps = vec![Step::Tell(r.id, outcome)];

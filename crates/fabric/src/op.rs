@@ -9,6 +9,12 @@ pub type Name = String;
 /// Bytes of a name.
 pub const LONGEST_NAME: usize = 64;
 
+/// Most bytes that go with an operation itself.
+pub const MOST_AT_ONCE: usize = 16 << 10;
+
+/// They end within so many bytes of a region: every node takes as much, for nobody is asked.
+pub const PUT_WITHIN: u64 = 16 << 20;
+
 /// One operation: whose, and which of his.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(bolero::TypeGenerator))]
@@ -62,6 +68,20 @@ pub enum Op {
         /// The event.
         signal: Option<Name>,
     },
+    /// A transfer of so few bytes that they go with the operation itself, once down the manager's tree.
+    Put {
+        /// Where to.
+        set: Set,
+        /// The region.
+        region: Name,
+        /// Where in it, bytes.
+        offset: u64,
+        /// The bytes.
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+        /// The event.
+        signal: Option<Name>,
+    },
     /// A variable is compared with a value at each node of the set; if that holds at all of them, a variable is written at each.
     Compare {
         /// Where.
@@ -81,7 +101,7 @@ impl Op {
     /// The nodes that it is about.
     pub fn set(&self) -> &Set {
         match self {
-            Op::Transfer { set, .. } | Op::Compare { set, .. } => set,
+            Op::Transfer { set, .. } | Op::Put { set, .. } | Op::Compare { set, .. } => set,
         }
     }
 
@@ -93,9 +113,18 @@ impl Op {
                 let ends = offset.checked_add(*length).is_some_and(|end| end <= most);
                 ends && fits(region) && signal.iter().all(fits)
             }
+            Op::Put { region, offset, bytes, signal, .. } => {
+                let ends = offset.checked_add(bytes.len() as u64).is_some_and(|end| end <= PUT_WITHIN);
+                ends && bytes.len() <= MOST_AT_ONCE && fits(region) && signal.iter().all(fits)
+            }
             Op::Compare { variable, write, .. } => fits(variable) && write.iter().all(|(name, _)| fits(name)),
         };
         named && self.set().is_sound() && !self.set().is_empty()
+    }
+
+    /// Is this one done after the other at each node, though nobody waits in between? Two that go down the same tree and are done as they come.
+    pub fn follows(&self, other: &Op) -> bool {
+        matches!((self, other), (Op::Put { set, .. }, Op::Put { set: same, .. }) if set == same)
     }
 
     /// Must one of the two wait for the other? Those that touch nothing in common have no order.
@@ -104,10 +133,12 @@ impl Op {
             Op::Compare { variable, write, .. } => {
                 [Some(variable.clone()), write.as_ref().map(|(name, _)| name.clone())]
             }
-            Op::Transfer { .. } => [None, None],
+            Op::Transfer { .. } | Op::Put { .. } => [None, None],
         };
         let of_transfer = |op: &Op| match op {
-            Op::Transfer { region, signal, .. } => (Some(region.clone()), signal.clone()),
+            Op::Transfer { region, signal, .. } | Op::Put { region, signal, .. } => {
+                (Some(region.clone()), signal.clone())
+            }
             Op::Compare { .. } => (None, None),
         };
         let meets = |a: &Option<Name>, b: &Option<Name>| a.is_some() && a == b;

@@ -66,7 +66,7 @@ impl World {
         let members: Set = (0..count).map(NodeId).collect();
         let view = View { epoch: 1, manager: NodeId(0), members: members.clone() };
         let (arity, chunk) = (rng.random_range(1..4), rng.random_range(1..9));
-        let settings = Settings { arity, chunk, window: 8, most: 40, ..Settings::default() };
+        let settings = Settings { arity, chunk, window: 8, most: 40, at_once: 15, ..Settings::default() };
         let roster: Roster = members.iter().map(|n| (n, who(n))).collect();
         let begin = |n| Fabric::new(n, view.clone(), roster.clone(), settings.clone());
         let nodes = members.iter().map(|n| (n, begin(n))).collect();
@@ -204,7 +204,7 @@ impl World {
                     assert!(seen.ended.is_none(), "{seen:?} ends twice");
                     seen.ended = Some((self.now, outcome));
                 }
-                Effect::Signalled(_) | Effect::View(_) | Effect::CutOff => {}
+                Effect::Signalled(..) | Effect::View(_) | Effect::CutOff => {}
             }
         }
     }
@@ -212,7 +212,11 @@ impl World {
     fn operation(&mut self) -> (Op, i64) {
         let all: Vec<NodeId> = self.nodes.keys().copied().collect();
         let many = self.rng.random_range(1..=all.len());
-        let set: Set = all.sample(&mut self.rng, many).copied().collect();
+        let set: Set = match self.rng.random_bool(0.3) {
+            // One tree for many of them.
+            true => all.into_iter().filter(|n| n.0 < NodeId::MOST_GIVEN).collect(),
+            false => all.sample(&mut self.rng, many).copied().collect(),
+        };
         let tag = self.rng.random_range(1..100);
         if self.rng.random_bool(0.3) {
             let length = self.rng.random_range(1..50);
@@ -359,7 +363,7 @@ fn linear(history: &[Seen], fits: &dyn Fn(&State) -> bool) -> bool {
             }
             let outcomes = match (&seen.ended, &seen.op) {
                 (Some((_, outcome)), _) if *outcome != Outcome::CutOff => vec![outcome.clone()],
-                (_, Op::Transfer { .. }) => vec![Outcome::Transferred],
+                (_, Op::Transfer { .. } | Op::Put { .. }) => vec![Outcome::Transferred],
                 (_, Op::Compare { .. }) => vec![Outcome::Compared(true)],
             };
             left.remove(k);

@@ -197,6 +197,13 @@ impl Fabric {
         }
     }
 
+    fn signal(&mut self, event: Option<&str>, bytes: Vec<u8>) {
+        if let Some(event) = event {
+            self.memory.signal(event);
+            self.out.push(Effect::Signalled(event.to_owned(), bytes));
+        }
+    }
+
     /// Does what an operation is about, as far as it is about this node.
     pub(super) fn apply(&mut self, id: OpId, op: &Op) {
         let staged = self.staging.remove(&id);
@@ -206,10 +213,11 @@ impl Fabric {
                     if let Some(staged) = staged {
                         self.memory.put(region, *offset, staged.bytes());
                     }
-                    if let Some(event) = signal {
-                        self.memory.signal(event);
-                        self.out.push(Effect::Signalled(event.clone()));
-                    }
+                    self.signal(signal.as_deref(), Vec::new());
+                }
+                Op::Put { region, offset, bytes, signal, .. } => {
+                    self.memory.put(region, *offset, bytes);
+                    self.signal(signal.as_deref(), bytes.clone());
                 }
                 Op::Compare { write, .. } => write.iter().for_each(|(name, value)| self.memory.write(name, *value)),
             }

@@ -132,7 +132,7 @@ impl Life {
                         let _ = waits.send(outcome);
                     }
                 }
-                Effect::Signalled(_) => node.fabric.changed.notify_waiters(),
+                Effect::Signalled(..) => node.fabric.changed.notify_waiters(),
                 Effect::View(view) => self.begun(node, &view),
                 Effect::CutOff => self.ended = true,
             }
