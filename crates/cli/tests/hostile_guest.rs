@@ -375,7 +375,7 @@ fn the_kernel_knows_the_limits_too() {
             })
         });
         pando_kernel::signal::kill(helper, libc::SIGCONT).unwrap();
-        visit.refuses("it took more memory than a guest gets here, 64 MiB");
+        visit.refuses("no more memory for it: a guest gets 64 MiB");
     } else {
         visit.ends_content();
     }

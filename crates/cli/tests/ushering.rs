@@ -205,6 +205,14 @@ fn a_home_that_is_short_of_memory_lets_nothing_through() {
         all.stays.iter().any(|d| d.text.contains("come by n1, which is short of memory")).then_some(())
     });
     assert_eq!(processes(&lab)[0].place, "n2");
+    // Not even if it must leave: home has no room for what it has written.
+    ok(&mut lab.nodes[1].cli(&["drain"]));
+    until("the veto of a move that must be", || {
+        let all: Decisions = lab.nodes[1].client().get("/v1/decisions").unwrap();
+        let is = |text: &str| text.contains("come by n1, which is short of memory") && text.contains("drain");
+        all.stays.iter().chain(&all.moves).any(|d| is(&d.text)).then_some(())
+    });
+    assert_eq!(processes(&lab)[0].place, "n2");
     group.used(100);
     until("that it is at n3", || (processes(&lab)[0].place == "n3").then_some(()));
     programs.end_well();

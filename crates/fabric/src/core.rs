@@ -37,7 +37,16 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { arity: 4, chunk: 64 << 10, window: 1 << 20, at_once: 4096, most: 1 << 30, retry_ms: 20, early: 4096, ask_each: 20 }
+        Settings {
+            arity: 4,
+            chunk: 64 << 10,
+            window: 1 << 20,
+            at_once: 4096,
+            most: 1 << 30,
+            retry_ms: 20,
+            early: 4096,
+            ask_each: 20,
+        }
     }
 }
 

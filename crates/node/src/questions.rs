@@ -80,6 +80,10 @@ pub fn take(node: &Arc<Node>, peer: &str, number: u64, question: Question) {
                 let asked = balancing::admit(&node, (home, pid), needs, demand_milli, has_milli);
                 asked.map(|()| String::new())
             }
+            Question::ComesNot { home, pid } => {
+                node.balancing.comes_not(&(home, pid));
+                Ok(String::new())
+            }
             Question::Drain { on } => {
                 let why = if on { "empty it" } else { "use it again" }.to_owned();
                 let (who, on_what) = (format!("node {peer}"), format!("node {}", node.name()));

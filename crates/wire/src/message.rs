@@ -110,6 +110,13 @@ pub enum Question {
         /// The part of a CPU that it gets where it is, in thousandths; none if it does not come for speed.
         has_milli: Option<u32>,
     },
+    /// What was asked for with [`Question::Admit`] does not come after all.
+    ComesNot {
+        /// Its home.
+        home: String,
+        /// Its pid there.
+        pid: u32,
+    },
     /// A process of yours is a guest here, and should go there.
     Advise {
         /// Its pid at home.
@@ -208,7 +215,7 @@ impl Message {
                 within("bytes of a member's name", to.len(), crate::name::MAX_NAME)?;
                 within("bytes of a reason", reason.len(), MAX_TEXT)
             }
-            Message::Ask { question: Question::Admit { home, .. }, .. } => {
+            Message::Ask { question: Question::Admit { home, .. } | Question::ComesNot { home, .. }, .. } => {
                 within("bytes of a member's name", home.len(), crate::name::MAX_NAME)
             }
             Message::Ask {

@@ -469,7 +469,14 @@ impl Guest {
             Err(e @ (GuestError::Home(_) | GuestError::Lost(_))) => {
                 ("lost", "warn", format!("its home {} is out of reach: {e}; its guest here was ended", self.offer.home))
             }
-            Err(GuestError::Died(_)) if let Some(why) = self.room.out_of_memory() => ("failed", "error", why),
+            Err(_) if let Some(why) = self.room.out_of_memory() => ("failed", "error", why),
+            Err(GuestError::Kernel(step, e)) if e.raw_os_error() == Some(libc::ESRCH) => (
+                "failed",
+                "error",
+                format!(
+                    "its process is gone ({step}): somebody at this node ended it, or the kernel for want of memory"
+                ),
+            ),
             Err(e) => ("failed", "error", said(&e.to_string())),
         };
         if outcome == "failed" {

@@ -71,7 +71,13 @@ impl Room {
 
     /// Why the kernel killed it, if that was for want of memory.
     pub fn out_of_memory(&self) -> Option<String> {
-        let why = || format!("it took more memory than a guest gets here, {}", self.memory_in_words());
+        let most = || self.memory_in_words();
+        let why = || {
+            format!(
+                "the kernel ended it there, for there was no more memory for it: a guest gets {} at most, and no more than the node has",
+                most()
+            )
+        };
         self.group.out_of_memory().then(why)
     }
 

@@ -20,8 +20,20 @@ pub struct Advice<'a> {
     pub bytes: u64,
 }
 
-/// Has the move made, or says why not.
+/// Has the move made, or says why not. What was promised to one that was to come home is used then, or is not needed.
 pub async fn advised(node: &Arc<Node>, by: &str, advice: &Advice<'_>) -> Result<(), String> {
+    let done = heed(node, by, advice).await;
+    if advice.to == node.name() {
+        let key = (node.name(), advice.pid);
+        match done {
+            Ok(()) => node.balancing.arrived(&key),
+            Err(_) => node.balancing.comes_not(&key),
+        }
+    }
+    done
+}
+
+async fn heed(node: &Arc<Node>, by: &str, advice: &Advice<'_>) -> Result<(), String> {
     let &Advice { pid, to, reason, must, bytes } = advice;
     let settings = &node.config.balance;
     let (start_time, wish, moves, left, here_ms) = {
@@ -59,15 +71,16 @@ pub async fn advised(node: &Arc<Node>, by: &str, advice: &Advice<'_>) -> Result<
         if left.as_deref() == Some(to) && here_ms < settings.no_return_ms {
             return Err(format!("it has just left {to}"));
         }
-        lacks_memory(node, pid, bytes)?;
     }
+    // Even whom the other node can't keep: there it only gets slow, here it would be ended.
+    lacks_memory(node, pid, bytes)?;
     let reason: String = reason.chars().take(200).collect();
     let key = (node.name(), pid);
     let _journey = node.balancing.sets_out(&key, to).ok_or("it is on its way already")?;
     perform(node, pid, if home { "home" } else { to }, &crate::owner::clean(&reason)).await
 }
 
-/// What a process has written abroad comes home on its way elsewhere, too: there must be memory for it, whatever it gains.
+/// What a process has written abroad comes home on its way elsewhere, too: there must be memory for it, whatever it gains, and whoever asks.
 fn lacks_memory(node: &Node, pid: u32, bytes: u64) -> Result<(), String> {
     let has = procfs::stat(pid as i32).map_or(0, |s| s.resident);
     let more = i64::try_from(bytes.saturating_sub(has)).unwrap_or(i64::MAX);

@@ -162,6 +162,11 @@ impl Balancing {
         }
     }
 
+    /// It will not come: what was promised to it is for others.
+    pub fn comes_not(&self, key: &Key) {
+        self.state().promises.kept(key);
+    }
+
     /// A process has ended here, or is elsewhere now.
     pub fn left(&self, key: &Key) {
         self.state().present.left(key);
@@ -431,12 +436,20 @@ async fn go(node: &Arc<Node>, m: &Move, p: &Process) -> Result<(), No> {
         let question = Question::Admit { home, pid, needs, demand_milli, has_milli };
         ask(node, &m.to, question).await.map_err(|why| No::Target(format!("{} said no: {why}", m.to)))?;
     }
-    if p.home == node.name() {
-        return perform(node, p.pid, &m.to, &reason).await.map_err(No::Home);
-    }
     let (pid, to, must) = (p.pid, m.to.clone(), !matches!(m.why, Why::Sooner { .. }));
-    let advice = ask(node, &p.home, Question::Advise { pid, to, reason, must, bytes: p.resident }).await;
-    advice.map(drop).map_err(|why| No::Home(format!("its home {} said no: {why}", p.home)))
+    let done = match p.home == node.name() {
+        true => perform(node, pid, &to, &reason).await,
+        false => {
+            let advice = ask(node, &p.home, Question::Advise { pid, to, reason, must, bytes: p.resident }).await;
+            advice.map(drop).map_err(|why| format!("its home {} said no: {why}", p.home))
+        }
+    };
+    // Its home knows by itself.
+    if done.is_err() && asks && m.to != p.home {
+        let (node, to, home) = (node.clone(), m.to.clone(), p.home.clone());
+        tokio::spawn(async move { ask(&node, &to, Question::ComesNot { home, pid }).await });
+    }
+    done.map_err(No::Home)
 }
 
 /// Why one whose home is here, and which is there, can't move, as far as can be seen while it runs.
