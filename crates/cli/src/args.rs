@@ -297,7 +297,7 @@ pub struct RunOptions {
     /// The memory that it will need, as far as you know (512M, 2G): Pando puts it nowhere by itself where there is less.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub memory: Option<u64>,
-    /// Pando puts no two programs with the same WORD (of this node) at one node, as far as there are enough.
+    /// Pando puts no two programs with the same WORD (of this node) at one node, as far as there are enough; the rest stays here.
     #[arg(long, value_name = "WORD", value_parser = word)]
     pub apart: Option<String>,
     /// Pando keeps all programs with the same WORD (of this node) at one node: where the last one went, the others follow.
