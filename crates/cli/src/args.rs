@@ -367,6 +367,16 @@ pub enum FabricVerb {
         #[arg(long, value_name = "NODE,...", value_delimiter = ',')]
         on: Option<Vec<String>>,
     },
+    /// Show the manager's heartbeat as it comes here; or set its period, or have an event happen everywhere with one of the next beats.
+    #[command(after_help = "Example: pando fabric strobe --every 10; pando fabric strobe --event go")]
+    Strobe {
+        /// Milliseconds between two beats, for all members; 0 for none.
+        #[arg(long, value_name = "MS")]
+        every: Option<f64>,
+        /// The event.
+        #[arg(long)]
+        event: Option<String>,
+    },
     /// Print a variable of this node.
     Load {
         /// The variable.

@@ -3,7 +3,7 @@
 use crate::args::FabricVerb;
 use crate::cluster::Done;
 use pando_node::client::{Client, ClientError};
-use pando_node::views::{Compare, Compared, FabricStatus, Signalled, Variable};
+use pando_node::views::{Compare, Compared, FabricStatus, Signalled, Strobe, StrobeRequest, Variable};
 use std::io::{Read, Write};
 use std::path::Path;
 
@@ -34,6 +34,7 @@ pub fn fabric(client: &Client, json: bool, verb: Option<FabricVerb>) -> i32 {
             let answer = client.post::<_, Compared>("/v1/fabric/compare", &question);
             answer.map(|a| if a.held { YES } else { NO }).map_err(said)
         }
+        Some(FabricVerb::Strobe { every, event }) => strobe(client, json, every, event),
         Some(FabricVerb::Load { variable }) => load(client, &variable),
         Some(FabricVerb::Store { variable, value }) => {
             let path = format!("/v1/fabric/variable/{}", quoted(&variable));
@@ -67,8 +68,33 @@ fn status(client: &Client, json: bool) -> Done {
         println!("manager  {}", status.manager);
         println!("members  {}: {}", status.members.len(), status.members.join(" "));
     }
+    if status.strobe.period_us > 0 {
+        println!("strobe   {}", in_words(&status.strobe));
+    }
     status.waits.iter().for_each(|why| println!("waits    {why}"));
     Ok(())
+}
+
+fn in_words(s: &Strobe) -> String {
+    let ms = |us: u64| us as f64 / 1000.0;
+    let off = s.off_us.map_or_else(String::new, |(half, most)| {
+        format!(", off by less than {:.3} ms (half), {:.3} ms (99 %)", ms(half), ms(most))
+    });
+    let counts = format!("{} beats, {} late, {} lost, {} skipped", s.beats, s.late, s.lost, s.skipped);
+    format!("every {:.3} ms; {counts}{off}; longest gap {:.3} ms", ms(s.period_us), ms(s.longest_us))
+}
+
+fn strobe(client: &Client, json: bool, every: Option<f64>, event: Option<String>) -> Ended {
+    if every.is_none() && event.is_none() {
+        let status: FabricStatus = client.get("/v1/fabric").map_err(said)?;
+        match json {
+            true => println!("{}", serde_json::to_string_pretty(&status.strobe).map_err(|e| e.to_string())?),
+            false => println!("{}", in_words(&status.strobe)),
+        }
+        return Ok(YES);
+    }
+    let request = StrobeRequest { period_us: every.map(|ms| (ms.max(0.0) * 1000.0) as u64), event };
+    client.post::<_, ()>("/v1/fabric/strobe", &request).map(|()| YES).map_err(said)
 }
 
 fn xfer(

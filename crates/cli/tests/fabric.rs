@@ -172,3 +172,35 @@ fn of_two_the_one_that_orders_goes_on_and_the_other_one_waits() {
     together(&[&lab.nodes[1]]);
     assert!(lab.nodes[1].audit().contains("fabric found"));
 }
+
+#[test]
+fn all_feel_the_strobe_whoever_orders() {
+    let mut lab = Lab::new(3, FABRIC);
+    together(&all(&lab));
+    ok(&mut fabric(&lab.nodes[2], &["strobe", "--every", "20"]));
+    let beats = |node: &Daemon| {
+        let s = status(node).strobe;
+        (s.period_us == 20_000).then_some(s.beats)
+    };
+    let beat = |node: &Daemon| {
+        let first = until("a beat", || beats(node));
+        until(&format!("ten beats at {}", node.name), || beats(node).filter(|n| *n >= first + 10))
+    };
+    lab.nodes.iter().for_each(|n| _ = beat(n));
+    // What one posts has happened everywhere when it is told so.
+    ok(&mut fabric(&lab.nodes[1], &["strobe", "--event", "go"]));
+    assert!(lab.nodes.iter().all(|n| code(&mut fabric(n, &["test", "go"])).0 == 0));
+    lab.nodes[0].kill();
+    together(&[&lab.nodes[1], &lab.nodes[2]]);
+    lab.nodes[1..].iter().for_each(|n| _ = beat(n));
+    lab.nodes[0].start();
+    together(&all(&lab));
+    lab.nodes.iter().for_each(|n| _ = beat(n));
+    assert_eq!(status(&lab.nodes[0]).manager, "n2");
+    assert!(lab.nodes.iter().all(|n| status(n).strobe.lost == 0));
+    ok(&mut fabric(&lab.nodes[0], &["strobe", "--every", "0"]));
+    let (status_, text) = code(&mut fabric(&lab.nodes[2], &["strobe", "--event", "stop"]));
+    assert!(status_ == 2 && text.contains("sends no beats"), "{text}");
+    let (status_, text) = code(&mut fabric(&lab.nodes[2], &["compare", "pando/strobe_us", ">=", "0"]));
+    assert!(status_ == 2 && text.contains("the system's own"), "{text}");
+}

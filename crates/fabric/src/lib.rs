@@ -20,6 +20,7 @@ pub mod message;
 mod op;
 mod session;
 mod set;
+mod strobe;
 mod transfer;
 mod tree;
 #[cfg(test)]
@@ -32,4 +33,5 @@ pub use message::{Ballot, Did, Message, Proposal, Roster, View, Who};
 pub use op::{Comparison, LONGEST_NAME, MOST_AT_ONCE, Name, Op, OpId, Outcome};
 pub use session::{Miscounted, Session};
 pub use set::{NodeId, Set};
+pub use strobe::{Beat, Pacemaker, Pulse};
 pub use tree::Tree;

@@ -90,7 +90,8 @@ impl Memory {
         region[from..to].copy_from_slice(bytes);
     }
 
-    pub(crate) fn signal(&mut self, name: &str) {
+    /// Signals an event at this node.
+    pub fn signal(&mut self, name: &str) {
         *self.signals.entry(name.to_owned()).or_default() += 1;
     }
 }

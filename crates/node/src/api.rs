@@ -60,6 +60,7 @@ pub async fn serve(node: Arc<Node>, listener: UnixListener) {
         .route("/v1/drain", post(drain))
         .route("/v1/fabric", get(fabric::status))
         .route("/v1/fabric/found", post(fabric::found))
+        .route("/v1/fabric/strobe", post(fabric::strobe))
         .route("/v1/fabric/compare", post(fabric::compare))
         .route("/v1/fabric/region/{name}", get(fabric::region))
         .route("/v1/fabric/variable/{name}", get(fabric::load).post(fabric::store))

@@ -93,6 +93,7 @@ pub fn take(node: &Arc<Node>, peer: &str, number: u64, question: Question) {
             }
             Question::Decisions => decided(&node),
             Question::Fabric => fabric::about(&node),
+            Question::Post(event) => fabric::post_here(&node, event).await.map(|()| String::new()),
             Question::TakeIn(life) => fabric::take_in(&node, &peer, life),
             Question::Advise { pid, to, reason, must, bytes } => {
                 let advice = balancing::Advice { pid, to: &to, reason: &reason, must, bytes };

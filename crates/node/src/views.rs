@@ -39,6 +39,38 @@ pub struct FabricStatus {
     pub members: Vec<String>,
     /// What it waits for, if it can't go on.
     pub waits: Option<String>,
+    /// The manager's heartbeat, as it comes here.
+    pub strobe: Strobe,
+}
+
+/// The strobe, as it comes to a node.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Strobe {
+    /// Microseconds between two beats; 0 for none.
+    pub period_us: u64,
+    /// Beats that have come.
+    pub beats: u64,
+    /// Those that came after more than one and a half periods.
+    pub late: u64,
+    /// Those that never came.
+    pub lost: u64,
+    /// Those that this node should have sent, and did not.
+    pub skipped: u64,
+    /// The longest time between two, microseconds.
+    pub longest_us: u64,
+    /// Half of them, and 99 of 100, are off by less than this (within a factor of two), microseconds.
+    pub off_us: Option<(u64, u64)>,
+    /// Microseconds since the next one was due.
+    pub silent_us: Option<u64>,
+}
+
+/// `POST /v1/fabric/strobe`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct StrobeRequest {
+    /// A new period for all.
+    pub period_us: Option<u64>,
+    /// This event is to happen everywhere with one of the next beats.
+    pub event: Option<String>,
 }
 
 /// `POST /v1/fabric/compare`.

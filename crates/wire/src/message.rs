@@ -141,6 +141,8 @@ pub enum Question {
     Fabric,
     /// Take me into it: this is my life's number.
     TakeIn(u64),
+    /// This event is to happen at all members of the fabric with one of the next beats.
+    Post(String),
 }
 
 /// Every frame after the hellos.
@@ -222,6 +224,7 @@ impl Message {
                 question: Question::Drain { .. } | Question::Decisions | Question::Fabric | Question::TakeIn(_),
                 ..
             } => Ok(()),
+            Message::Ask { question: Question::Post(event), .. } => within("bytes of an event", event.len(), MAX_TEXT),
             Message::Answer { answer: Ok(text), .. } => within("bytes of an answer", text.len(), MAX_ANSWER),
             Message::Answer { answer: Err(reason), .. } | Message::Bye { reason } => {
                 within("bytes of a reason", reason.len(), MAX_TEXT)

@@ -5,6 +5,7 @@ use crate::audit::Entry;
 use crate::daemon::Node;
 use crate::moves::Refused;
 use crate::owner::Caller;
+use crate::questions;
 use crate::sys;
 use crate::views::{self, Compared, FabricStatus, Signalled, Variable};
 use axum::Json;
@@ -12,9 +13,11 @@ use axum::body::Bytes;
 use axum::extract::connect_info::ConnectInfo;
 use axum::extract::{Path, Query, State};
 use pando_fabric::{Comparison, LONGEST_NAME, Op, Outcome, Set};
+use pando_wire::message::Question;
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 type Asked = (State<Arc<Node>>, ConnectInfo<Caller>);
@@ -47,13 +50,76 @@ pub async fn status(State(node): State<Arc<Node>>) -> Json<FabricStatus> {
         "too few of the view's {} members are heard to go on: start the others; if they are gone for good, `pando fabric found`",
         view.members.len()
     );
+    let pulse = &life.strobe.pulse;
+    let silent = pulse.silent_us(node.fabric.now_us()).filter(|us| *us > node.config.fabric.lost_after_ms * 1000);
+    let silent =
+        silent.map(|us| format!("no strobe for {:.1} s: this node is cut off from who orders", us as f64 / 1e6));
     Json(FabricStatus {
         founding: format!("{:016x}", life.founding),
         epoch: view.epoch,
         manager: name(view.manager),
         members: view.members.iter().map(name).collect(),
-        waits: life.stuck.is_some().then_some(stuck),
+        waits: life.stuck.is_some().then_some(stuck).or(silent),
+        strobe: views::Strobe {
+            period_us: pulse.period_us(),
+            beats: pulse.beats,
+            late: pulse.late,
+            lost: pulse.lost,
+            skipped: life.strobe.skipped(),
+            longest_us: pulse.longest_us,
+            off_us: pulse.off_us(500).zip(pulse.off_us(990)),
+            silent_us: pulse.silent_us(node.fabric.now_us()),
+        },
     })
+}
+
+/// `POST /v1/fabric/strobe`.
+pub async fn strobe((State(node), ConnectInfo(caller)): Asked, Json(what): Json<views::StrobeRequest>) -> Answer<()> {
+    may(caller)?;
+    if let Some(period_us) = what.period_us {
+        let period_us = i64::try_from(period_us).map_err(|e| Refused::Unknown(e.to_string()))?;
+        let ended = {
+            let mut inner = node.fabric.inner();
+            let life = inner.life.as_mut().filter(|life| life.core.view().epoch > 0);
+            let ended = life.map(|life| life.set_period(&node, period_us));
+            ended.ok_or_else(|| outside(&node, &inner))?
+        };
+        end(&node, ended).await?;
+    }
+    if let Some(event) = what.event {
+        free(&event)?;
+        let manager = {
+            let inner = node.fabric.inner();
+            let life = inner.life.as_ref().ok_or_else(|| outside(&node, &inner))?;
+            life.who(life.core.view().manager).map_or_else(String::new, |who| who.name.clone())
+        };
+        let done = match manager == node.name() {
+            true => post_here(&node, event).await,
+            false => questions::ask(&node, &manager, Question::Post(event)).await.map(drop),
+        };
+        done.map_err(Refused::Conflict)?;
+    }
+    Ok(Json(()))
+}
+
+/// Has an event happen everywhere with one of the next beats, if this node orders.
+pub async fn post_here(node: &Arc<Node>, event: String) -> Result<(), String> {
+    let no = || format!("node {} sends no beats: `pando fabric` shows who orders, and the period", node.name());
+    let posted = node.fabric.inner().life.as_mut().and_then(|life| life.post(event)).ok_or_else(no)?;
+    match timeout(PATIENCE, posted).await {
+        Ok(Ok(())) => Ok(()),
+        _ => Err(format!("node {} does not order any more: whether it happened is not known", node.name())),
+    }
+}
+
+/// The system's own names are not for users.
+fn free(name: &str) -> Result<(), Refused> {
+    match name.starts_with("pando/") || name.len() > LONGEST_NAME {
+        true => Err(Refused::Forbidden(format!(
+            "names have at most {LONGEST_NAME} bytes, and `pando/...` are the system's own"
+        ))),
+        false => Ok(()),
+    }
 }
 
 /// `POST /v1/fabric/found`.
@@ -83,6 +149,11 @@ async fn perform(
         }
         .map_err(|()| outside(node, &inner))?
     };
+    end(node, ended).await
+}
+
+/// Waits for the end of an operation, and puts it into words.
+async fn end(node: &Arc<Node>, ended: oneshot::Receiver<Outcome>) -> Result<bool, Refused> {
     match timeout(PATIENCE, ended).await {
         Ok(Ok(Outcome::Compared(held))) => Ok(held),
         Ok(Ok(Outcome::Transferred)) => Ok(true),
@@ -126,6 +197,8 @@ pub async fn transfer(
     may(caller)?;
     let length = body.len() as u64;
     let Transfer { region, offset, signal, on } = what;
+    free(&region)?;
+    signal.as_deref().map_or(Ok(()), free)?;
     let on = split(on);
     let op = |set| Op::Transfer { set, region, offset, length, signal };
     perform(&node, on.as_deref(), op, body.as_ref().into()).await?;
@@ -146,6 +219,8 @@ pub async fn compare((State(node), ConnectInfo(caller)): Asked, Json(what): Json
         }
     };
     let views::Compare { on, variable, value, write, .. } = what;
+    free(&variable)?;
+    write.as_ref().map_or(Ok(()), |(name, _)| free(name))?;
     let op = |set| Op::Compare { set, variable, comparison, value, write };
     Ok(Json(Compared { held: perform(&node, on.as_deref(), op, Arc::from([])).await? }))
 }
@@ -173,9 +248,7 @@ pub async fn store(
     Json(new): Json<Variable>,
 ) -> Answer<()> {
     may(caller)?;
-    if name.len() > LONGEST_NAME {
-        return Err(Refused::Conflict(format!("a name has at most {LONGEST_NAME} bytes")));
-    }
+    free(&name)?;
     let mut inner = node.fabric.inner();
     match inner.life.as_mut().filter(|life| life.core.view().epoch > 0) {
         Some(life) => life.core.memory_mut().store(name, new.value),

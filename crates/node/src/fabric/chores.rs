@@ -1,6 +1,6 @@
 //! What is done again and again: looking who is lost, telling the core that time passes, ending lives.
 
-use super::{another, find};
+use super::{another, find, strobe};
 use crate::daemon::Node;
 use crate::views::Event;
 use std::sync::Arc;
@@ -13,6 +13,9 @@ const EACH: Duration = Duration::from_millis(100);
 /// Takes part in the fabric until the daemon ends.
 pub async fn keep(node: Arc<Node>) {
     tokio::spawn(find::keep(node.clone()));
+    if let Err(e) = strobe::start(node.clone()) {
+        tracing::error!("fabric: there is no thread for the strobe: {e}");
+    }
     let mut ticks = interval(EACH);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

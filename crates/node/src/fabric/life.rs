@@ -1,6 +1,7 @@
 //! One life of this node in the fabric.
 
 use super::line::{self, Line, Way};
+use super::strobe::{self, Strobe};
 use super::wire::{Frame, VERSION};
 use crate::daemon::Node;
 use crate::views::Liveness;
@@ -31,10 +32,13 @@ pub struct Life {
     members: BTreeMap<NodeId, String>,
     /// Their lives are over.
     pub over: BTreeSet<NodeId>,
+    pub strobe: Strobe,
     waiting: BTreeMap<u64, oneshot::Sender<Outcome>>,
     wanted: BTreeMap<NodeId, (Who, Instant)>,
     /// So many numbers this one has given as the manager of an epoch.
     given: (u64, u64),
+    /// Who orders.
+    manager: NodeId,
     /// Since when there are not enough to go on.
     pub stuck: Option<Instant>,
     /// It is left out.
@@ -52,7 +56,10 @@ impl Life {
         let me = NodeId(0);
         let view = View { epoch: 1, manager: me, members: [me].into_iter().collect() };
         let roster = Roster::from([(me, Who { name: node.name(), life: number })]);
-        Life::new(number, founding, me, Fabric::new(me, view, roster, settings(node)))
+        let mut life = Life::new(number, founding, me, Fabric::new(me, view, roster, settings(node)));
+        let period_us = node.config.fabric.strobe_ms.saturating_mul(1000).min(i64::MAX as u64) as i64;
+        life.core.memory_mut().store(strobe::PERIOD.into(), period_us);
+        life
     }
 
     /// It is to be taken in.
@@ -71,9 +78,11 @@ impl Life {
             hints: BTreeMap::new(),
             members: BTreeMap::new(),
             over: BTreeSet::new(),
+            strobe: Strobe::default(),
             waiting: BTreeMap::new(),
             wanted: BTreeMap::new(),
             given: (0, 0),
+            manager: me,
             stuck: None,
             ended: false,
         }
@@ -128,11 +137,15 @@ impl Life {
             match effect {
                 Effect::Send(to, message) => self.send(node, to, message),
                 Effect::Ended(number, outcome) => {
+                    self.struck(number, &outcome);
                     if let Some(waits) = self.waiting.remove(&number) {
                         let _ = waits.send(outcome);
                     }
                 }
-                Effect::Signalled(..) => node.fabric.changed.notify_waiters(),
+                Effect::Signalled(event, bytes) => {
+                    self.felt(node, &event, &bytes);
+                    node.fabric.changed.notify_waiters();
+                }
                 Effect::View(view) => self.begun(node, &view),
                 Effect::CutOff => self.ended = true,
             }
@@ -159,6 +172,14 @@ impl Life {
         self.over.retain(|n| !gone(*n));
         self.hints.retain(|n, _| !self.members.contains_key(n));
         self.wanted.retain(|n, _| !view.members.has(*n));
+        if std::mem::replace(&mut self.manager, view.manager) != view.manager {
+            self.strobe.other_manager();
+        }
+        let period = self.core.memory().variable(strobe::PERIOD);
+        if view.manager == self.me && period > 0 {
+            // Nobody waits for it; who joins next is told again.
+            drop(self.set_period(node, period));
+        }
         node.fabric.changed.notify_waiters();
     }
 

@@ -7,8 +7,10 @@ mod chores;
 mod find;
 mod life;
 mod line;
+mod strobe;
 mod wire;
 
+pub use ask::post_here;
 pub use chores::keep;
 pub use find::{about, take_in};
 pub use line::accept;
@@ -45,6 +47,11 @@ impl Part {
     /// Never held across an await.
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The strobe's clock, microseconds.
+    fn now_us(&self) -> u64 {
+        self.begun.elapsed().as_micros() as u64
     }
 
     /// The core's clock, milliseconds.
