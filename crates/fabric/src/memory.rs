@@ -81,6 +81,14 @@ impl Memory {
         self.variables.insert(name.to_owned(), value);
     }
 
+    /// As `put` at its beginning, without a copy where nothing of the region is left.
+    pub(crate) fn put_all(&mut self, region: &str, bytes: Vec<u8>) {
+        match self.region(region).len() <= bytes.len() {
+            true => _ = self.regions.insert(region.to_owned(), bytes),
+            false => self.put(region, 0, &bytes),
+        }
+    }
+
     pub(crate) fn put(&mut self, region: &str, offset: u64, bytes: &[u8]) {
         let region = self.regions.entry(region.to_owned()).or_default();
         let (from, to) = (offset as usize, offset as usize + bytes.len());

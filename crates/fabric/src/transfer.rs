@@ -61,6 +61,14 @@ impl Staging {
         }
     }
 
+    /// The same, to keep.
+    pub fn into_bytes(self) -> Vec<u8> {
+        match self.bytes {
+            Bytes::All(bytes) => bytes.to_vec(),
+            Bytes::Coming(bytes) => bytes,
+        }
+    }
+
     /// The next bytes; false if there are too many.
     pub fn take(&mut self, more: &[u8]) -> bool {
         let fits = (self.bytes().len() + more.len()) as u64 <= self.length;

@@ -101,6 +101,64 @@ pub struct Node {
     pub guests: u32,
 }
 
+/// What a node knows of the fabric.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Fabric {
+    /// Names.
+    pub members: Vec<String>,
+    /// The heartbeat, as it comes there.
+    pub strobe: Strobe,
+}
+
+/// The strobe at one node, since it has had its period.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Strobe {
+    /// Beats that have come.
+    pub beats: u64,
+    /// Those that were late.
+    pub late: u64,
+    /// Those that the manager did not send.
+    pub skipped: u64,
+    /// Half of them, and 99 of 100, were off by less than this, microseconds.
+    pub off_us: Option<(u64, u64)>,
+}
+
+/// `GET /v1/fabric`.
+pub fn fabric(socket: &Path) -> Result<Fabric> {
+    parse(&request(socket, "GET", "/v1/fabric", "", Duration::from_secs(5))?)
+}
+
+/// A variable of that node.
+pub fn variable(socket: &Path, name: &str) -> Result<i64> {
+    let answer = request(socket, "GET", &format!("/v1/fabric/variable/{name}"), "", Duration::from_secs(5))?;
+    let value: serde_json::Value = parse(&answer)?;
+    value["value"].as_i64().ok_or_else(|| Error::Other("the node's answer has no value".into()))
+}
+
+/// Writes `new` to a variable of all nodes if all have `value`.
+pub fn compare_and_write(socket: &Path, name: &str, value: i64, new: i64) -> Result<()> {
+    let body = serde_json::json!({ "variable": name, "comparison": "==", "value": value, "write": [name, new] });
+    let answer = request(socket, "POST", "/v1/fabric/compare", &body.to_string(), Duration::from_secs(30))?;
+    match parse::<serde_json::Value>(&answer)?["held"].as_bool() {
+        Some(true) => Ok(()),
+        _ => Err(Error::Other(format!("{name} is not {value} everywhere"))),
+    }
+}
+
+/// Brings bytes to a region of all nodes.
+pub fn transfer(socket: &Path, region: &str, bytes: &[u8]) -> Result<()> {
+    let path = format!("/v1/fabric/transfer?region={region}");
+    exchange(socket, "POST", &path, bytes, Duration::from_secs(300)).map(drop)
+}
+
+/// Sets the strobe's period.
+pub fn strobe_every(socket: &Path, period_us: u64) -> Result<()> {
+    let body = serde_json::json!({ "period_us": period_us }).to_string();
+    request(socket, "POST", "/v1/fabric/strobe", &body, Duration::from_secs(30)).map(drop)
+}
+
 /// The processes whose home is the node behind this socket.
 pub fn processes(socket: &Path) -> Result<Vec<Process>> {
     let body = request(socket, "GET", "/v1/processes", "", Duration::from_secs(5))?;
@@ -154,6 +212,10 @@ fn parse<T: serde::de::DeserializeOwned>(body: &str) -> Result<T> {
 }
 
 fn request(socket: &Path, method: &str, path: &str, body: &str, patience: Duration) -> Result<String> {
+    exchange(socket, method, path, body.as_bytes(), patience)
+}
+
+fn exchange(socket: &Path, method: &str, path: &str, body: &[u8], patience: Duration) -> Result<String> {
     let mut stream = UnixStream::connect(socket).at("connect to", socket)?;
     stream.set_read_timeout(Some(patience)).context("set a time limit")?;
     let length = body.len();
@@ -161,7 +223,7 @@ fn request(socket: &Path, method: &str, path: &str, body: &str, patience: Durati
         "{method} {path} HTTP/1.1\r\nHost: pando\r\nConnection: close\r\n\
          Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
     );
-    stream.write_all((head + body).as_bytes()).at("write to", socket)?;
+    stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body)).at("write to", socket)?;
     let mut answer = Vec::new();
     stream.take(LONGEST).read_to_end(&mut answer).at("read from", socket)?;
     let (status, body) = split(&answer).ok_or_else(|| Error::Other("the node's answer is not HTTP".into()))?;

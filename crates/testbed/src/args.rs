@@ -1,6 +1,6 @@
 //! The command lines of `pando testbed`, `pando demo` and `pando bench`.
 
-use crate::bench::{Bench, Wanted, balance};
+use crate::bench::{Bench, Wanted, balance, fabric};
 use crate::error::{Error, Result};
 use crate::place::{DEFAULT_NAME, ENV_NAME, Shape, check_name};
 use std::ffi::OsString;
@@ -240,17 +240,33 @@ pub fn bench(args: Vec<OsString>) -> Result<Option<Bench>> {
     if words.words.iter().any(|w| w == "balance") {
         return balanced(words).map(|wanted| Some(Bench::Balance(wanted)));
     }
+    if words.words.iter().any(|w| w == "fabric") {
+        return of_fabric(words).map(|wanted| Some(Bench::Fabric(wanted)));
+    }
     let json = words.flag("--json");
     let file = words.value("--file")?.map_or(Ok(1 << 30), |text| size(&text))?;
     let only_files = match words.word("what to measure")?.as_str() {
         "move" => false,
         "files" => true,
         other => {
-            let text = format!("`{other}` is not a benchmark that exists; `move`, `files` and `balance` are");
+            let text = format!("`{other}` is not a benchmark that exists; `move`, `files`, `balance` and `fabric` are");
             return Err(Error::Usage(text));
         }
     };
     words.end().map(|()| Some(Bench::Move(Wanted { json, file, only_files })))
+}
+
+/// Parses what is said of `pando bench fabric`.
+fn of_fabric(mut words: Words) -> Result<fabric::Wanted> {
+    let json = words.flag("--json");
+    let sizes = words.value("--nodes")?.unwrap_or_else(|| "2,16,64".into());
+    let sizes = sizes.split(',').map(count).collect::<Result<Vec<usize>>>()?;
+    words.word("what to measure")?;
+    words.end()?;
+    match sizes.iter().any(|n| *n < 2) {
+        true => Err(Error::Usage("a fabric of less than two nodes has nothing to send".into())),
+        false => Ok(fabric::Wanted { json, sizes }),
+    }
 }
 
 /// Sizes of the clusters that are watched at rest; the last one is not in a short run.
@@ -364,6 +380,8 @@ mod tests {
         let parse = |line: &str| bench(line.split(' ').map(OsString::from).collect());
         assert!(matches!(parse("files --file 1M").unwrap(), Some(Bench::Move(w)) if w.only_files && w.file == 1 << 20));
         let line = "balance --experiment 2,rest --short --nodes 3 --set every_ms=500 --set residency_ms=9 --seed 7";
+        let Some(Bench::Fabric(w)) = parse("fabric --nodes 2,5 --json").unwrap() else { panic!("another one") };
+        assert_eq!((w.json, w.sizes), (true, vec![2, 5]));
         let Some(Bench::Balance(w)) = parse(line).unwrap() else { panic!("another one") };
         assert_eq!((w.experiments, w.at_rest, w.nodes, w.seed, w.seeds), (vec![2], vec![4, 16], 3, 7, 1));
         assert_eq!(w.set, [("every_ms".to_string(), 500), ("residency_ms".to_string(), 9)]);

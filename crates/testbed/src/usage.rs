@@ -29,6 +29,7 @@ Example: pando demo --nodes 3 --seconds 20";
 pub const BENCH: &str = "\
   pando bench move  [--json] [--file SIZE]  freeze time, throughput, faults, calls, files, memory, a build
   pando bench files [--json] [--file SIZE]  only what has to do with files
+  pando bench fabric [--json] [--nodes N,...]  Compare-And-Write, transfers and the strobe, of 2, 16 and 64 nodes
   pando bench balance [--json] [--short] [--experiment N,...] [--nodes N] [--seed S] [--seeds N]
                       [--seconds S] [--set KEY=NUMBER]
 move and files measure on a testbed of two nodes that is made and taken away, beside the limits of this machine.

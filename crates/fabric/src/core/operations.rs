@@ -210,8 +210,10 @@ impl Fabric {
         if op.set().has(self.me) {
             match op {
                 Op::Transfer { region, offset, signal, .. } => {
-                    if let Some(staged) = staged {
-                        self.memory.put(region, *offset, staged.bytes());
+                    match staged {
+                        Some(staged) if *offset == 0 => self.memory.put_all(region, staged.into_bytes()),
+                        Some(staged) => self.memory.put(region, *offset, staged.bytes()),
+                        None => {}
                     }
                     self.signal(signal.as_deref(), Vec::new());
                 }

@@ -1,9 +1,10 @@
 //! `pando bench`. `move` and `files`: how fast moving is, with the limit beside each figure, all in one run on a testbed of two. `balance`:
-//! how well nodes spread work, beside the best possible ([`balance`]).
+//! how well nodes spread work, beside the best possible ([`balance`]). `fabric`: the three primitives and the strobe ([`fabric`]).
 
 pub mod balance;
 mod build;
 mod criu;
+pub mod fabric;
 pub mod files;
 mod measure;
 mod memory;
@@ -66,6 +67,8 @@ pub enum Bench {
     Move(Wanted),
     /// How well work is spread.
     Balance(balance::Wanted),
+    /// How fast the three primitives are.
+    Fabric(fabric::Wanted),
 }
 
 /// What is wanted.
@@ -84,6 +87,7 @@ pub fn run(bench: &Bench) -> Result<i32> {
     match bench {
         Bench::Move(wanted) => of_moves(wanted),
         Bench::Balance(wanted) => balance::run(wanted),
+        Bench::Fabric(wanted) => fabric::run(wanted),
     }
 }
 
