@@ -16,7 +16,7 @@ pub struct Miscounted {
 /// One end. Messages are bytes, ready to be sent.
 #[derive(Debug, Default)]
 pub struct Session {
-    kept: VecDeque<Arc<[u8]>>,
+    kept: VecDeque<Arc<Vec<u8>>>,
     /// So many messages have come to the other end, as far as is known here: the first that is kept is the next.
     there: u64,
     /// Bytes that are kept.
@@ -29,7 +29,7 @@ pub struct Session {
 
 impl Session {
     /// One more is to be sent.
-    pub fn put(&mut self, message: Arc<[u8]>) {
+    pub fn put(&mut self, message: Arc<Vec<u8>>) {
         self.bytes += message.len();
         self.kept.push_back(message);
     }
@@ -40,7 +40,7 @@ impl Session {
     }
 
     /// The message that so many others were before.
-    pub fn get(&self, number: u64) -> Option<&Arc<[u8]>> {
+    pub fn get(&self, number: u64) -> Option<&Arc<Vec<u8>>> {
         self.kept.get(usize::try_from(number.checked_sub(self.there)?).ok()?)
     }
 
@@ -88,8 +88,8 @@ mod tests {
     use super::*;
     use bolero::check;
 
-    fn number(n: u64) -> Arc<[u8]> {
-        n.to_be_bytes().to_vec().into()
+    fn number(n: u64) -> Arc<Vec<u8>> {
+        Arc::new(n.to_be_bytes().to_vec())
     }
 
     /// Two ends, and connections that break in the middle of whatever is on its way.
@@ -98,7 +98,7 @@ mod tests {
         check!().with_type::<Vec<u8>>().for_each(|steps| {
             let (mut a, mut b) = (Session::default(), Session::default());
             let (mut put, mut next, mut came) = (0u64, 0u64, Vec::new());
-            let mut wire: VecDeque<Arc<[u8]>> = VecDeque::new();
+            let mut wire: VecDeque<Arc<Vec<u8>>> = VecDeque::new();
             let connect = |a: &mut Session, b: &Session, wire: &mut VecDeque<_>| {
                 wire.clear();
                 a.have_come(b.here()).unwrap();

@@ -45,7 +45,10 @@ impl Staging {
     /// At another node.
     pub fn coming(op: Op, parent: NodeId, children: Vec<NodeId>) -> Staging {
         let length = if let Op::Transfer { length, .. } = op { length } else { 0 };
-        Staging::new(op, Some(parent), Bytes::Coming(Vec::new()), length, children)
+        // A system gives memory when it is written: what never comes costs nothing.
+        let mut bytes = Vec::new();
+        let _ = bytes.try_reserve_exact(usize::try_from(length).unwrap_or(0));
+        Staging::new(op, Some(parent), Bytes::Coming(bytes), length, children)
     }
 
     fn new(op: Op, parent: Option<NodeId>, bytes: Bytes, length: u64, children: Vec<NodeId>) -> Staging {

@@ -32,14 +32,13 @@ pub enum FrameError {
 
 /// One frame, ready to send.
 pub fn encode<T: Serialize>(version: u16, value: &T) -> Result<Vec<u8>, FrameError> {
-    let body = postcard::to_allocvec(value).map_err(|e| FrameError::Body(e.to_string()))?;
-    if body.len() > MAX_BODY {
-        return Err(FrameError::TooLong(body.len() as u64));
+    let mut out = postcard::to_extend(value, vec![0; HEADER]).map_err(|e| FrameError::Body(e.to_string()))?;
+    let body = out.len() - HEADER;
+    if body > MAX_BODY {
+        return Err(FrameError::TooLong(body as u64));
     }
-    let mut out = Vec::with_capacity(HEADER + body.len());
-    out.extend_from_slice(&(body.len() as u32 + 2).to_be_bytes());
-    out.extend_from_slice(&version.to_be_bytes());
-    out.extend_from_slice(&body);
+    out[..4].copy_from_slice(&(body as u32 + 2).to_be_bytes());
+    out[4..HEADER].copy_from_slice(&version.to_be_bytes());
     Ok(out)
 }
 

@@ -158,7 +158,7 @@ impl Life {
             Ok(bytes) => bytes,
             Err(e) => return tracing::error!("fabric: a message that can't be sent: {e}"),
         };
-        self.lines.entry(way).or_default().put(bytes.into());
+        self.lines.entry(way).or_default().put(Arc::new(bytes));
         line::connect(node, self, way);
     }
 

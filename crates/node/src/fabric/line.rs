@@ -20,6 +20,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// Bytes that are written at once.
 const BATCH: usize = 256 << 10;
+/// Messages that are smaller are written together.
+const SMALL: usize = 4 << 10;
 /// So many messages come before the other end is told.
 const UNTOLD: u64 = 32;
 
@@ -54,7 +56,7 @@ impl Default for Line {
 
 impl Line {
     /// One more message is to be sent.
-    pub fn put(&mut self, message: Arc<[u8]>) {
+    pub fn put(&mut self, message: Arc<Vec<u8>>) {
         self.session.put(message);
         self.used = Instant::now();
         if self.connection == 0 {
@@ -328,9 +330,9 @@ async fn read<S: AsyncRead + Unpin>(on: &On, mut stream: S, mut buffer: Vec<u8>)
     }
 }
 
-/// The next bytes for a connection.
+/// What is next for a connection.
 enum Next {
-    Bytes(Vec<u8>),
+    Messages(Vec<Arc<Vec<u8>>>),
     Nothing,
     /// It has not been used for long.
     Idle,
@@ -343,9 +345,19 @@ async fn write<S: AsyncWrite + Unpin>(on: &On, mut stream: S, wake: Arc<Notify>,
     loop {
         let what = on.line(|line| collect(line, &mut next, due, idle))??;
         due = match what {
-            Next::Bytes(bytes) => {
+            Next::Messages(all) => {
                 let sent = timeout(silence, async {
-                    stream.write_all(&bytes).await?;
+                    for some in all.chunk_by(|a, b| a.len().max(b.len()) < SMALL) {
+                        match some {
+                            [one] => stream.write_all(one).await?,
+                            // One record, one call.
+                            many => {
+                                stream
+                                    .write_all(&many.iter().flat_map(|m| m.iter().copied()).collect::<Vec<u8>>())
+                                    .await?
+                            }
+                        }
+                    }
                     stream.flush().await
                 });
                 sent.await.map_err(|_| broken(format!("it reads nothing for {silence:?}")))??;
@@ -362,16 +374,17 @@ async fn write<S: AsyncWrite + Unpin>(on: &On, mut stream: S, wake: Arc<Notify>,
 
 /// What is to be written now. `due`: something is to be said, or the other end takes this one for lost.
 fn collect(line: &mut Line, next: &mut u64, due: bool, idle: Duration) -> io::Result<Next> {
-    let mut bytes = Vec::new();
-    while let Some(message) = line.session.get(*next).filter(|m| bytes.is_empty() || bytes.len() + m.len() <= BATCH) {
-        bytes.extend_from_slice(message);
+    let (mut all, mut bytes) = (Vec::new(), 0);
+    while let Some(message) = line.session.get(*next).filter(|m| bytes == 0 || bytes + m.len() <= BATCH) {
+        bytes += message.len();
+        all.push(message.clone());
         *next += 1;
     }
-    if due && bytes.is_empty() && line.used.elapsed() > idle && line.session.bytes() == 0 {
+    if due && all.is_empty() && line.used.elapsed() > idle && line.session.bytes() == 0 {
         return Ok(Next::Idle);
     }
-    if due || line.session.untold() >= UNTOLD || !bytes.is_empty() && line.session.untold() > 0 {
-        bytes.extend(frame::encode(VERSION, &Frame::Have(line.session.tell())).map_err(broken)?);
+    if due || line.session.untold() >= UNTOLD || !all.is_empty() && line.session.untold() > 0 {
+        all.push(Arc::new(frame::encode(VERSION, &Frame::Have(line.session.tell())).map_err(broken)?));
     }
-    Ok(if bytes.is_empty() { Next::Nothing } else { Next::Bytes(bytes) })
+    Ok(if all.is_empty() { Next::Nothing } else { Next::Messages(all) })
 }
