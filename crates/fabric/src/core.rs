@@ -11,8 +11,8 @@ use crate::set::{NodeId, Set};
 use crate::transfer::Staging;
 use crate::tree::Tree;
 use crate::wave::Wave;
+use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
 /// Sizes in bytes, times in milliseconds.
 #[derive(Clone, Debug)]
@@ -68,7 +68,7 @@ pub enum Effect {
 /// An operation of this node.
 struct Own {
     op: Op,
-    bytes: Arc<[u8]>,
+    bytes: Bytes,
 }
 
 /// The fabric as one node knows it. All that it does is in the effects; the time is an argument.
@@ -165,7 +165,7 @@ impl Fabric {
     }
 
     /// Asks for an operation; how it ends is told by its number. `bytes`: of a transfer, as many as it says.
-    pub fn submit(&mut self, op: Op, bytes: Arc<[u8]>) -> (u64, Vec<Effect>) {
+    pub fn submit(&mut self, op: Op, bytes: Bytes) -> (u64, Vec<Effect>) {
         let number = self.next;
         self.next += 1;
         let op = match op {
@@ -455,7 +455,7 @@ impl Fabric {
         if self.election.is_stopped() || self.view.epoch == 0 {
             return;
         }
-        let (op, bytes, id) = (own.op.clone(), Arc::clone(&own.bytes), OpId { origin: self.me, number });
+        let (op, bytes, id) = (own.op.clone(), own.bytes.clone(), OpId { origin: self.me, number });
         if !op.is_sound(self.settings.most) {
             return self.ended(number, Outcome::Refused);
         }

@@ -1,13 +1,14 @@
 //! This node's part of the global memory: regions, variables and events that every node has under the same names.
 
 use crate::op::{Comparison, Name, OpId};
+use bytes::Bytes;
 use std::collections::BTreeMap;
 
 /// What is there. A variable that nobody has written is 0, a region ends where its last byte was written.
 #[derive(Debug, Default)]
 pub struct Memory {
     variables: BTreeMap<Name, i64>,
-    regions: BTreeMap<Name, Vec<u8>>,
+    regions: BTreeMap<Name, Bytes>,
     /// Signals that nobody has taken yet.
     signals: BTreeMap<Name, u64>,
     /// Variables that an operation has looked at or will write: nothing else changes them until it is decided.
@@ -24,7 +25,7 @@ impl Memory {
 
     /// A region's bytes here.
     pub fn region(&self, name: &str) -> &[u8] {
-        self.regions.get(name).map_or(&[], Vec::as_slice)
+        self.regions.get(name).map_or(&[], |bytes| bytes)
     }
 
     /// Signals of an event that nobody has taken.
@@ -82,7 +83,7 @@ impl Memory {
     }
 
     /// As `put` at its beginning, without a copy where nothing of the region is left.
-    pub(crate) fn put_all(&mut self, region: &str, bytes: Vec<u8>) {
+    pub(crate) fn put_all(&mut self, region: &str, bytes: Bytes) {
         match self.region(region).len() <= bytes.len() {
             true => _ = self.regions.insert(region.to_owned(), bytes),
             false => self.put(region, 0, &bytes),
@@ -90,12 +91,14 @@ impl Memory {
     }
 
     pub(crate) fn put(&mut self, region: &str, offset: u64, bytes: &[u8]) {
-        let region = self.regions.entry(region.to_owned()).or_default();
+        let kept = self.regions.entry(region.to_owned()).or_default();
+        let mut region = Vec::from(std::mem::take(kept));
         let (from, to) = (offset as usize, offset as usize + bytes.len());
         if region.len() < to {
             region.resize(to, 0);
         }
         region[from..to].copy_from_slice(bytes);
+        *kept = region.into();
     }
 
     /// Signals an event at this node.

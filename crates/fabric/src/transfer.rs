@@ -3,8 +3,8 @@
 
 use crate::op::Op;
 use crate::set::NodeId;
+use bytes::Bytes;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 #[derive(Debug, Default)]
 struct Child {
@@ -19,7 +19,7 @@ pub struct Staging {
     pub op: Op,
     /// None at the origin, and where nothing more is to come.
     pub parent: Option<NodeId>,
-    bytes: Bytes,
+    bytes: Held,
     length: u64,
     children: BTreeMap<NodeId, Child>,
     /// Nobody below refused so far.
@@ -30,16 +30,16 @@ pub struct Staging {
 
 /// The origin has all of it from the beginning.
 #[derive(Debug)]
-enum Bytes {
-    All(Arc<[u8]>),
+enum Held {
+    All(Bytes),
     Coming(Vec<u8>),
 }
 
 impl Staging {
     /// At the origin.
-    pub fn of_origin(op: Op, bytes: Arc<[u8]>, children: Vec<NodeId>) -> Staging {
+    pub fn of_origin(op: Op, bytes: Bytes, children: Vec<NodeId>) -> Staging {
         let length = bytes.len() as u64;
-        Staging::new(op, None, Bytes::All(bytes), length, children)
+        Staging::new(op, None, Held::All(bytes), length, children)
     }
 
     /// At another node.
@@ -48,10 +48,10 @@ impl Staging {
         // A system gives memory when it is written: what never comes costs nothing.
         let mut bytes = Vec::new();
         let _ = bytes.try_reserve_exact(usize::try_from(length).unwrap_or(0));
-        Staging::new(op, Some(parent), Bytes::Coming(bytes), length, children)
+        Staging::new(op, Some(parent), Held::Coming(bytes), length, children)
     }
 
-    fn new(op: Op, parent: Option<NodeId>, bytes: Bytes, length: u64, children: Vec<NodeId>) -> Staging {
+    fn new(op: Op, parent: Option<NodeId>, bytes: Held, length: u64, children: Vec<NodeId>) -> Staging {
         let children = children.into_iter().map(|child| (child, Child::default())).collect();
         Staging { op, parent, bytes, length, children, ok: true, told: false }
     }
@@ -59,16 +59,16 @@ impl Staging {
     /// What is here.
     pub fn bytes(&self) -> &[u8] {
         match &self.bytes {
-            Bytes::All(bytes) => bytes,
-            Bytes::Coming(bytes) => bytes,
+            Held::All(bytes) => bytes,
+            Held::Coming(bytes) => bytes,
         }
     }
 
     /// The same, to keep.
-    pub fn into_bytes(self) -> Vec<u8> {
+    pub fn into_bytes(self) -> Bytes {
         match self.bytes {
-            Bytes::All(bytes) => bytes.to_vec(),
-            Bytes::Coming(bytes) => bytes,
+            Held::All(bytes) => bytes,
+            Held::Coming(bytes) => bytes.into(),
         }
     }
 
@@ -76,7 +76,7 @@ impl Staging {
     pub fn take(&mut self, more: &[u8]) -> bool {
         let fits = (self.bytes().len() + more.len()) as u64 <= self.length;
         match &mut self.bytes {
-            Bytes::Coming(bytes) if fits => {
+            Held::Coming(bytes) if fits => {
                 bytes.extend_from_slice(more);
                 true
             }
@@ -87,8 +87,8 @@ impl Staging {
     /// What each child may be sent now, in chunks of at most `chunk` bytes and at most `window` bytes ahead of what it has.
     pub fn pump(&mut self, chunk: usize, window: u64) -> Vec<(NodeId, Vec<u8>)> {
         let bytes = match &self.bytes {
-            Bytes::All(bytes) => &bytes[..],
-            Bytes::Coming(bytes) => &bytes[..],
+            Held::All(bytes) => &bytes[..],
+            Held::Coming(bytes) => &bytes[..],
         };
         let mut due = Vec::new();
         for (node, child) in &mut self.children {

@@ -136,7 +136,7 @@ async fn perform(
     node: &Arc<Node>,
     names: Option<&[String]>,
     op: impl FnOnce(Set) -> Op,
-    bytes: Arc<[u8]>,
+    bytes: Bytes,
 ) -> Result<bool, Refused> {
     let ended = {
         let mut inner = node.fabric.inner();
@@ -201,7 +201,7 @@ pub async fn transfer(
     signal.as_deref().map_or(Ok(()), free)?;
     let on = split(on);
     let op = |set| Op::Transfer { set, region, offset, length, signal };
-    perform(&node, on.as_deref(), op, body.as_ref().into()).await?;
+    perform(&node, on.as_deref(), op, body).await?;
     Ok(Json(()))
 }
 
@@ -222,7 +222,7 @@ pub async fn compare((State(node), ConnectInfo(caller)): Asked, Json(what): Json
     free(&variable)?;
     write.as_ref().map_or(Ok(()), |(name, _)| free(name))?;
     let op = |set| Op::Compare { set, variable, comparison, value, write };
-    Ok(Json(Compared { held: perform(&node, on.as_deref(), op, Arc::from([])).await? }))
+    Ok(Json(Compared { held: perform(&node, on.as_deref(), op, Bytes::new()).await? }))
 }
 
 /// `GET /v1/fabric/region/{name}`: this node's bytes.

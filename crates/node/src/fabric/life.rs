@@ -5,6 +5,7 @@ use super::strobe::{self, Strobe};
 use super::wire::{Frame, VERSION};
 use crate::daemon::Node;
 use crate::views::Liveness;
+use bytes::Bytes;
 use pando_fabric::{Effect, Fabric, NodeId, Op, Outcome, Roster, Set, Settings, View, Who};
 use pando_wire::frame;
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,7 +48,13 @@ pub struct Life {
 
 fn settings(node: &Node) -> Settings {
     let config = &node.config.fabric;
-    Settings { arity: config.arity as usize, most: config.region_mb << 20, ask_each: 50, ..Settings::default() }
+    Settings {
+        arity: config.arity as usize,
+        most: config.region_mb << 20,
+        window: 4 << 20,
+        ask_each: 50,
+        ..Settings::default()
+    }
 }
 
 impl Life {
@@ -123,7 +130,7 @@ impl Life {
     }
 
     /// Begins an operation.
-    pub fn submit(&mut self, node: &Arc<Node>, op: Op, bytes: Arc<[u8]>) -> oneshot::Receiver<Outcome> {
+    pub fn submit(&mut self, node: &Arc<Node>, op: Op, bytes: Bytes) -> oneshot::Receiver<Outcome> {
         let (sender, receiver) = oneshot::channel();
         let (number, effects) = self.core.submit(op, bytes);
         self.waiting.insert(number, sender);

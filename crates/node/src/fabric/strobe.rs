@@ -4,6 +4,7 @@
 use super::life::Life;
 use super::wire::VERSION;
 use crate::daemon::Node;
+use bytes::Bytes;
 use pando_fabric::{Beat, Comparison, Op, Outcome, Pacemaker, Pulse};
 use pando_wire::frame;
 use std::collections::BTreeMap;
@@ -87,7 +88,7 @@ impl Life {
         };
         let set = self.core.view().members.clone();
         let op = Op::Put { set, region: NAME.into(), offset: 0, bytes, signal: Some(NAME.into()) };
-        let (number, effects) = self.core.submit(op, Arc::from([]));
+        let (number, effects) = self.core.submit(op, Bytes::new());
         self.strobe.under_way.insert(number, (beat.events, posters));
         self.heed(node, effects);
     }
@@ -125,7 +126,7 @@ impl Life {
         let set = self.core.view().members.clone();
         let (variable, comparison) = (PERIOD.to_owned(), Comparison::AtLeast);
         let write = Some((PERIOD.to_owned(), period_us));
-        self.submit(node, Op::Compare { set, variable, comparison, value: i64::MIN, write }, Arc::from([]))
+        self.submit(node, Op::Compare { set, variable, comparison, value: i64::MIN, write }, Bytes::new())
     }
 }
 
