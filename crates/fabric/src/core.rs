@@ -25,11 +25,11 @@ pub struct Settings {
     pub window: u64,
     /// As many bytes go with the operation itself; no more than [`MOST_AT_ONCE`](crate::MOST_AT_ONCE).
     pub at_once: usize,
-    /// A region has no more bytes: a transfer beyond that is refused.
+    /// All regions of a node have no more bytes: a transfer beyond that is refused.
     pub most: u64,
     /// A try to make a new view is made again after this time when somebody else's was later, and comes to nothing.
     pub retry_ms: u64,
-    /// Most messages of the next view that are kept until that has come.
+    /// Most messages of the next view that are kept until that has come; whoever hears more is left out.
     pub early: usize,
     /// Each so many times that [`Fabric::tick`] is called some member is asked whether there is a later view.
     pub ask_each: u64,
@@ -44,7 +44,7 @@ impl Default for Settings {
             at_once: 4096,
             most: 1 << 30,
             retry_ms: 20,
-            early: 4096,
+            early: 2048,
             ask_each: 20,
         }
     }
@@ -292,8 +292,12 @@ impl Fabric {
                 }
             }
             Message::In(epoch, said) => {
-                if epoch > self.view.epoch && self.early.len() < self.settings.early {
+                if epoch > self.view.epoch {
                     self.early.push((from, epoch, said));
+                }
+                // It is too far behind to be one of them.
+                if self.early.len() > self.settings.early {
+                    self.be_cut_off();
                 }
             }
             Message::Prepare(ballot) if ballot.epoch == self.view.epoch + 1 => {
@@ -440,6 +444,11 @@ impl Fabric {
         self.out.push(Effect::CutOff);
     }
 
+    /// Of a put nobody is asked: where it is begun there must be room.
+    fn is_full(&self, op: &Op) -> bool {
+        matches!(op, Op::Put { bytes, .. } if !bytes.is_empty()) && self.memory.size() > self.settings.most
+    }
+
     fn ended(&mut self, number: u64, outcome: Outcome) {
         if self.own.remove(&number).is_some() {
             self.out.push(Effect::Ended(number, outcome));
@@ -456,7 +465,8 @@ impl Fabric {
             return;
         }
         let (op, bytes, id) = (own.op.clone(), own.bytes.clone(), OpId { origin: self.me, number });
-        if !op.is_sound(self.settings.most) {
+        let is_here = op.set().has(self.me);
+        if !op.is_sound(self.settings.most) || is_here && self.is_too_much(&op) || self.is_full(&op) {
             return self.ended(number, Outcome::Refused);
         }
         if !op.set().is_within(&self.view.members) {

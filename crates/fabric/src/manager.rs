@@ -34,6 +34,10 @@ pub enum Step {
     Tell(OpId, Outcome),
 }
 
+/// What nodes may have to find again must fit into one message, twice, when the next view is made: operations that are not forgotten have no more
+/// bytes than this, or there is one of them.
+const MOST_UNFORGOTTEN: usize = 64 << 10;
+
 /// The operations of one view.
 #[derive(Debug)]
 pub struct Manager {
@@ -41,12 +45,14 @@ pub struct Manager {
     next: u64,
     queue: VecDeque<(OpId, Op)>,
     running: BTreeMap<u64, Running>,
+    /// Bytes of each that somebody may still have to find again.
+    unforgotten: BTreeMap<u64, usize>,
 }
 
 impl Manager {
     /// Of a view with these members.
     pub fn new(members: Set) -> Manager {
-        Manager { members, next: 1, queue: VecDeque::new(), running: BTreeMap::new() }
+        Manager { members, next: 1, queue: VecDeque::new(), running: BTreeMap::new(), unforgotten: BTreeMap::new() }
     }
 
     /// An operation is asked for; a transfer is staged everywhere.
@@ -61,16 +67,24 @@ impl Manager {
     /// Those that nothing earlier is in the way of.
     fn begin(&mut self) -> Vec<Step> {
         let (mut steps, mut left) = (Vec::new(), VecDeque::new());
+        let known = self.known();
+        self.unforgotten = self.unforgotten.split_off(&known);
+        let mut weight: usize = self.unforgotten.values().sum();
         while let Some((id, op)) = self.queue.pop_front() {
             let waits = |earlier: &Op| earlier.conflicts(&op) && !op.follows(earlier);
             let is_busy = |r: &Running| r.phase != Phase::Told && waits(&r.op);
-            if self.running.values().any(is_busy) || left.iter().any(|(_, earlier): &(OpId, Op)| earlier.conflicts(&op))
+            let is_full = weight > 0 && weight + op.weight() > MOST_UNFORGOTTEN;
+            if is_full
+                || self.running.values().any(is_busy)
+                || left.iter().any(|(_, earlier): &(OpId, Op)| earlier.conflicts(&op))
             {
                 left.push_back((id, op));
                 continue;
             }
             let seq = self.next;
             self.next += 1;
+            weight += op.weight();
+            self.unforgotten.insert(seq, op.weight());
             let transfer = matches!(op, Op::Transfer { .. } | Op::Put { .. });
             let phase = if transfer { Phase::Doing } else { Phase::Asking };
             self.running.insert(seq, Running { id, op: op.clone(), phase });
@@ -119,8 +133,9 @@ impl Manager {
     }
 
     /// The origin knows.
-    pub fn seen(&mut self, id: OpId) {
+    pub fn seen(&mut self, id: OpId) -> Vec<Step> {
         self.running.retain(|_, r| r.id != id || r.phase != Phase::Told);
+        self.begin()
     }
 }
 
@@ -158,10 +173,29 @@ mod tests {
         assert_eq!(began(&steps), [2]);
         // The first is not forgotten before its origin knows.
         assert!(matches!(steps[1], Step::Query { seq: 3, known: 1, .. }), "{steps:?}");
-        manager.seen(id(1));
+        assert_eq!(manager.seen(id(1)), []);
         let steps = manager.answered(3, false);
         assert_eq!(steps[1], Step::Tell(id(2), Outcome::Compared(false)));
         assert!(matches!(steps[2], Step::Query { seq: 4, known: 2, .. }), "{steps:?}");
+    }
+
+    #[test]
+    fn what_may_have_to_be_found_again_is_not_too_much() {
+        let mut manager = Manager::new((1..=3).map(NodeId).collect());
+        let put = |n: u64| Op::Put {
+            set: [NodeId(2)].into_iter().collect(),
+            region: n.to_string(),
+            offset: 0,
+            bytes: vec![0; 4096],
+            signal: None,
+        };
+        let began: usize = (1..=100).map(|n| manager.ask(id(n), put(n)).len()).sum();
+        assert!((10..20).contains(&began), "{began}");
+        // All but the first are known to their origins: who is stopped holds up all others.
+        let more: usize = (2..=began as u64).map(|n| manager.done(n).len() - 1 + manager.seen(id(n)).len()).sum();
+        assert_eq!(more, 0);
+        manager.done(1);
+        assert_eq!(manager.seen(id(1)).len(), began);
     }
 
     #[test]

@@ -28,6 +28,11 @@ impl Memory {
         self.regions.get(name).map_or(&[], |bytes| bytes)
     }
 
+    /// Bytes of all regions.
+    pub fn size(&self) -> u64 {
+        self.regions.iter().map(|(name, bytes)| (name.len() + bytes.len()) as u64).sum()
+    }
+
     /// Signals of an event that nobody has taken.
     pub fn signals(&self, name: &str) -> u64 {
         self.signals.get(name).copied().unwrap_or(0)
@@ -84,16 +89,23 @@ impl Memory {
 
     /// As `put` at its beginning, without a copy where nothing of the region is left.
     pub(crate) fn put_all(&mut self, region: &str, bytes: Bytes) {
-        match self.region(region).len() <= bytes.len() {
+        match self.region(region).len() <= bytes.len() && !bytes.is_empty() {
             true => _ = self.regions.insert(region.to_owned(), bytes),
             false => self.put(region, 0, &bytes),
         }
     }
 
+    /// No bytes: the region ends there, if it does not already.
     pub(crate) fn put(&mut self, region: &str, offset: u64, bytes: &[u8]) {
         let kept = self.regions.entry(region.to_owned()).or_default();
         let mut region = Vec::from(std::mem::take(kept));
         let (from, to) = (offset as usize, offset as usize + bytes.len());
+        if bytes.is_empty() {
+            region.truncate(from);
+            *kept = region.into();
+            self.regions.retain(|_, bytes| !bytes.is_empty());
+            return;
+        }
         if region.len() < to {
             region.resize(to, 0);
         }
@@ -141,5 +153,11 @@ mod tests {
         memory.put("r", 3, b"ab");
         memory.put("r", 0, b"x");
         assert_eq!(memory.region("r"), b"x\0\0ab");
+        memory.put("r", 9, b"");
+        assert_eq!((memory.region("r").len(), memory.size()), (5, 6));
+        memory.put("r", 2, b"");
+        assert_eq!(memory.region("r"), b"x\0");
+        memory.put_all("r", Bytes::new());
+        assert_eq!(memory.size(), 0);
     }
 }

@@ -5,6 +5,9 @@ use crate::set::{NodeId, Set};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// Epochs and tries are counted, and nobody counts so far.
+const FARTHEST: u64 = 1 << 40;
+
 /// Bytes of a node's name.
 const LONGEST_NAME: usize = 64;
 
@@ -111,7 +114,10 @@ impl Message {
     pub(crate) fn is_sound(&self, most: u64) -> bool {
         let did = |done: &[Did]| done.iter().all(|d| d.op.is_sound(most));
         let named = |r: &Roster| r.values().all(|who| who.name.len() <= LONGEST_NAME);
-        let members = |p: &Proposal| p.view.members.is_sound() && p.view.members.has(p.view.manager);
+        let near = |n: u64| n < FARTHEST;
+        let ballot = |b: &Ballot| near(b.epoch) && near(b.round);
+        let members =
+            |p: &Proposal| near(p.view.epoch) && p.view.members.is_sound() && p.view.members.has(p.view.manager);
         let proposal = |p: &Proposal| {
             members(p) && did(&p.done) && named(&p.joined) && p.joined.keys().all(|n| p.view.members.has(*n))
         };
@@ -123,8 +129,10 @@ impl Message {
                 Said::Outcome(_, Outcome::Lost(set)) => set.is_sound(),
                 _ => true,
             },
-            Message::Promise { accepted, done, .. } => accepted.iter().all(|(_, p)| proposal(p)) && did(done),
-            Message::Accept(ballot, p) => ballot.epoch == p.view.epoch && proposal(p),
+            Message::Promise { ballot: b, accepted, done } => {
+                ballot(b) && accepted.iter().all(|(_, p)| proposal(p)) && did(done)
+            }
+            Message::Accept(b, p) => ballot(b) && b.epoch == p.view.epoch && proposal(p),
             Message::Install(p, None) => proposal(p),
             Message::Install(p, Some(all)) => {
                 proposal(p)
@@ -133,7 +141,8 @@ impl Message {
                     && p.view.members.iter().all(|n| all.contains_key(&n))
             }
             Message::Unheard(_, set) => set.is_sound(),
-            Message::Prepare(_) | Message::Accepted(_) | Message::Later(_) | Message::Behind(_) => true,
+            Message::Prepare(b) | Message::Accepted(b) | Message::Later(b) => ballot(b),
+            Message::Behind(_) => true,
         }
     }
 }

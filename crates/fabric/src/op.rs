@@ -122,6 +122,12 @@ impl Op {
         named && self.set().is_sound() && !self.set().is_empty()
     }
 
+    /// About so many bytes on the way to another node.
+    pub fn weight(&self) -> usize {
+        let bytes = if let Op::Put { bytes, .. } = self { bytes.len() } else { 0 };
+        bytes + 4 * LONGEST_NAME + self.set().weight()
+    }
+
     /// Is this one done after the other at each node, though nobody waits in between? Two that go down the same tree and are done as they come.
     pub fn follows(&self, other: &Op) -> bool {
         matches!((self, other), (Op::Put { set, .. }, Op::Put { set: same, .. }) if set == same)

@@ -32,6 +32,11 @@ impl Set {
         self.0.iter().map(|(first, last)| (last - first) as usize + 1).sum()
     }
 
+    /// About so many bytes on the way to another node.
+    pub fn weight(&self) -> usize {
+        20 * self.0.len()
+    }
+
     /// Nobody.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

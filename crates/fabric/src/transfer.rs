@@ -56,6 +56,11 @@ impl Staging {
         Staging { op, parent, bytes, length, children, ok: true, told: false }
     }
 
+    /// All of it, bytes.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
     /// What is here.
     pub fn bytes(&self) -> &[u8] {
         match &self.bytes {

@@ -69,7 +69,8 @@ impl Fabric {
                 if id.origin == from
                     && let Some(manager) = self.manager.as_mut()
                 {
-                    manager.seen(id);
+                    let steps = manager.seen(id);
+                    self.take(steps);
                 }
             }
         }
@@ -81,7 +82,7 @@ impl Fabric {
         if tree.parent(self.me) != Some(from) || self.staging.contains_key(&id) {
             return;
         }
-        if !op.is_sound(self.settings.most) {
+        if !op.is_sound(self.settings.most) || self.is_too_much(&op) {
             return self.say(from, Said::Staged(id, false));
         }
         let children = tree.children(self.me);
@@ -90,6 +91,14 @@ impl Fabric {
         }
         self.staging.insert(id, Staging::coming(op, from, children));
         self.pump(id);
+    }
+
+    /// Is there no room for it, with all that is here and on its way?
+    pub(super) fn is_too_much(&self, op: &Op) -> bool {
+        let Op::Transfer { region, offset, length, .. } = op else { return false };
+        let more = offset.saturating_add(*length).saturating_sub(self.memory.region(region).len() as u64);
+        let coming: u64 = self.staging.values().map(Staging::length).sum();
+        self.memory.size().saturating_add(coming).saturating_add(more) > self.settings.most
     }
 
     /// Sends on what there is, and says so when all of it is here and below.
@@ -147,6 +156,9 @@ impl Fabric {
     fn query(&mut self, from: NodeId, (seq, known): (u64, u64), id: OpId, op: Op) {
         let Some((parent, children)) = self.way(from, &op) else { return };
         let Op::Compare { set, variable, comparison, value, write } = &op else { return };
+        if known > seq {
+            return;
+        }
         self.forget(known);
         let here = set.has(self.me);
         let holds = !here || self.memory.compare(variable, *comparison, *value);
@@ -162,7 +174,7 @@ impl Fabric {
     }
 
     fn commit(&mut self, from: NodeId, (seq, known): (u64, u64), id: OpId, op: Op) {
-        let Some((parent, children)) = self.way(from, &op) else { return };
+        let Some((parent, children)) = self.way(from, &op).filter(|_| known <= seq) else { return };
         self.forget(known);
         self.apply(id, &op);
         for child in &children {
@@ -206,7 +218,8 @@ impl Fabric {
 
     /// Does what an operation is about, as far as it is about this node.
     pub(super) fn apply(&mut self, id: OpId, op: &Op) {
-        let staged = self.staging.remove(&id);
+        // What is said of it now is what was staged.
+        let staged = self.staging.remove(&id).filter(|staged| staged.op == *op);
         if op.set().has(self.me) {
             match op {
                 Op::Transfer { region, offset, signal, .. } => {
