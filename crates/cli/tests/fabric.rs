@@ -196,11 +196,72 @@ fn all_feel_the_strobe_whoever_orders() {
     lab.nodes[0].start();
     together(&all(&lab));
     lab.nodes.iter().for_each(|n| _ = beat(n));
-    assert_eq!(status(&lab.nodes[0]).manager, "n2");
+    assert_ne!(status(&lab.nodes[0]).manager, "n1");
     assert!(lab.nodes.iter().all(|n| status(n).strobe.lost == 0));
     ok(&mut fabric(&lab.nodes[0], &["strobe", "--every", "0"]));
     let (status_, text) = code(&mut fabric(&lab.nodes[2], &["strobe", "--event", "stop"]));
     assert!(status_ == 2 && text.contains("sends no beats"), "{text}");
     let (status_, text) = code(&mut fabric(&lab.nodes[2], &["compare", "pando/strobe_us", ">=", "0"]));
     assert!(status_ == 2 && text.contains("the system's own"), "{text}");
+}
+
+#[test]
+fn what_has_no_room_somewhere_comes_nowhere() {
+    let mut lab = Lab::new(2, FABRIC);
+    let small = lab.prepare("n3", &format!("{FABRIC}regions_mb = 1\n"));
+    ok(&mut small.join(&lab.token(), "n3"));
+    lab.nodes.push(small);
+    lab.nodes[2].start();
+    together(&all(&lab));
+    let file = lab.dir.join("bytes");
+    std::fs::write(&file, bytes(700_000, 3)).unwrap();
+    ok(fabric(&lab.nodes[0], &["xfer", "a"]).arg(&file));
+    let (status_, text) = code(fabric(&lab.nodes[0], &["xfer", "b", "--signal", "e"]).arg(&file));
+    assert!(status_ == 2 && text.contains("a node has no room for it"), "{text}");
+    for node in &lab.nodes {
+        assert_eq!((region(node, "b").len(), code(&mut fabric(node, &["test", "e"])).0), (0, 1));
+    }
+    ok(fabric(&lab.nodes[1], &["xfer", "b", "--on", "n1,n2"]).arg(&file));
+    // Nothing is brought to it: it is empty, and there is room.
+    ok(fabric(&lab.nodes[1], &["xfer", "a"]).arg("/dev/null"));
+    ok(fabric(&lab.nodes[0], &["xfer", "b"]).arg(&file));
+    assert!(region(&lab.nodes[2], "b") == bytes(700_000, 3) && region(&lab.nodes[2], "a").is_empty());
+}
+
+#[test]
+fn a_member_that_stops_among_many_small_transfers_is_got_over() {
+    let lab = Lab::new(3, FABRIC);
+    together(&all(&lab));
+    let storm = |node: usize, to: &'static str| {
+        let client = lab.nodes[node].client();
+        move || {
+            let mut done = 0;
+            for i in 0.. {
+                let path = format!("/v1/fabric/transfer?region=r{node}-{}&on={to}", i % 20);
+                match client.send::<()>(&path, &[7; 4096]) {
+                    Ok(()) => done += 1,
+                    Err(_) => return done,
+                }
+                if done == 3000 {
+                    return done;
+                }
+            }
+            done
+        }
+    };
+    let calm: Vec<usize> = std::thread::scope(|scope| {
+        // One asks for what others get, so that only it knows when it has ended.
+        let last: Vec<_> = (0..8).map(|_| scope.spawn(storm(2, "n1,n2"))).collect();
+        let others: Vec<_> = (0..8).map(|i| scope.spawn(storm(i % 2, "n1,n2"))).collect();
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        signal(lab.nodes[2].pid(), "STOP");
+        together(&[&lab.nodes[0], &lab.nodes[1]]);
+        let done = others.into_iter().map(|t| t.join().unwrap()).collect();
+        signal(lab.nodes[2].pid(), "CONT");
+        last.into_iter().for_each(|t| _ = t.join().unwrap());
+        done
+    });
+    assert_eq!(calm, [3000; 8], "those that stay go on");
+    together(&all(&lab));
+    assert!(!lab.nodes.iter().any(|n| n.log().contains("can't be sent")));
 }

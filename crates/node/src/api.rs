@@ -50,7 +50,7 @@ impl IntoResponse for Refused {
 /// Serves until the daemon ends.
 pub async fn serve(node: Arc<Node>, listener: UnixListener) {
     let listener = Seats::new(listener, node.config.connections.max_local_per_user);
-    let most = usize::try_from(node.config.fabric.region_mb << 20).unwrap_or(usize::MAX);
+    let most = usize::try_from(fabric::most(&node)).unwrap_or(usize::MAX);
     let app = Router::new()
         .route("/v1/info", get(info))
         .route("/v1/nodes", get(nodes))

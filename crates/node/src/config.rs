@@ -140,8 +140,8 @@ pub struct Fabric {
     pub lost_after_ms: u64,
     /// Most children of a node in a tree.
     pub arity: u32,
-    /// Most megabytes of a region.
-    pub region_mb: u64,
+    /// Most megabytes of all regions at this node; 0: a fifth of what it may use.
+    pub regions_mb: u64,
     /// Milliseconds between two beats of the strobe in a fabric that this node founds; 0 for none.
     pub strobe_ms: u64,
 }
@@ -284,7 +284,7 @@ impl Default for Membership {
 
 impl Default for Fabric {
     fn default() -> Self {
-        Fabric { lost_after_ms: 5_000, arity: 4, region_mb: 1024, strobe_ms: 1000 }
+        Fabric { lost_after_ms: 5_000, arity: 4, regions_mb: 0, strobe_ms: 1000 }
     }
 }
 

@@ -1,5 +1,6 @@
 //! What users of the local API ask of the fabric: for root and the node's own user, for it is the system's memory.
 
+pub use super::life::most;
 use super::{Inner, find};
 use crate::audit::Entry;
 use crate::daemon::Node;
@@ -11,7 +12,8 @@ use crate::views::{self, Compared, FabricStatus, Signalled, Variable};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::connect_info::ConnectInfo;
-use axum::extract::{Path, Query, State};
+use axum::extract::{FromRequestParts, Path, Query, State};
+use axum::http::request::Parts;
 use pando_fabric::{Comparison, LONGEST_NAME, Op, Outcome, Set};
 use pando_wire::message::Question;
 use serde::Deserialize;
@@ -20,16 +22,25 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-type Asked = (State<Arc<Node>>, ConnectInfo<Caller>);
+type Asked = (State<Arc<Node>>, Permitted);
 type Answer<T> = Result<Json<T>, Refused>;
 
 /// Longest that a request waits.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-fn may(caller: Caller) -> Result<(), Refused> {
-    match caller.uid == 0 || caller.uid == sys::effective_uid() {
-        true => Ok(()),
-        false => Err(Refused::Forbidden("only root and the node's own user may use the fabric".into())),
+/// A caller that may use the fabric. Known before a byte of what it sends is read.
+pub struct Permitted(Caller);
+
+impl<S: Sync> FromRequestParts<S> for Permitted {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refused> {
+        match parts.extensions.get::<ConnectInfo<Caller>>() {
+            Some(ConnectInfo(caller)) if caller.uid == 0 || caller.uid == sys::effective_uid() => {
+                Ok(Permitted(*caller))
+            }
+            _ => Err(Refused::Forbidden("only root and the node's own user may use the fabric".into())),
+        }
     }
 }
 
@@ -74,8 +85,7 @@ pub async fn status(State(node): State<Arc<Node>>) -> Json<FabricStatus> {
 }
 
 /// `POST /v1/fabric/strobe`.
-pub async fn strobe((State(node), ConnectInfo(caller)): Asked, Json(what): Json<views::StrobeRequest>) -> Answer<()> {
-    may(caller)?;
+pub async fn strobe((State(node), _): Asked, Json(what): Json<views::StrobeRequest>) -> Answer<()> {
     if let Some(period_us) = what.period_us {
         let period_us = i64::try_from(period_us).map_err(|e| Refused::Unknown(e.to_string()))?;
         let ended = {
@@ -123,11 +133,9 @@ fn free(name: &str) -> Result<(), Refused> {
 }
 
 /// `POST /v1/fabric/found`.
-pub async fn found((State(node), ConnectInfo(caller)): Asked, Json(()): Json<()>) -> Answer<()> {
-    let allowed = may(caller);
+pub async fn found((State(node), Permitted(caller)): Asked, Json(()): Json<()>) -> Answer<()> {
     let (on, why) = (format!("node {}", node.name()), "found a fabric with this node alone".to_owned());
-    node.audit.note(&Entry { who: caller.to_string(), what: "fabric found", on, allowed: allowed.is_ok(), why });
-    allowed?;
+    node.audit.note(&Entry { who: caller.to_string(), what: "fabric found", on, allowed: true, why });
     find::found(&node);
     Ok(Json(()))
 }
@@ -162,8 +170,7 @@ async fn end(node: &Arc<Node>, ended: oneshot::Receiver<Outcome>) -> Result<bool
             Err(Refused::Conflict(format!("nothing was done anywhere: no member any more: {}", names.join(", "))))
         }
         Ok(Ok(Outcome::Refused)) => {
-            let text =
-                "nothing was done anywhere: a name is too long, or the region is larger than [fabric] region_mb allows";
+            let text = "nothing was done anywhere: a node has no room for it ([fabric] regions_mb; `xfer` of nothing to a region empties it)";
             Err(Refused::Conflict(text.into()))
         }
         Ok(Ok(Outcome::CutOff) | Err(_)) => {
@@ -189,12 +196,7 @@ pub struct Transfer {
 }
 
 /// `POST /v1/fabric/transfer`, the bytes as body.
-pub async fn transfer(
-    (State(node), ConnectInfo(caller)): Asked,
-    Query(what): Query<Transfer>,
-    body: Bytes,
-) -> Answer<()> {
-    may(caller)?;
+pub async fn transfer((State(node), _): Asked, Query(what): Query<Transfer>, body: Bytes) -> Answer<()> {
     let length = body.len() as u64;
     let Transfer { region, offset, signal, on } = what;
     free(&region)?;
@@ -206,8 +208,7 @@ pub async fn transfer(
 }
 
 /// `POST /v1/fabric/compare`.
-pub async fn compare((State(node), ConnectInfo(caller)): Asked, Json(what): Json<views::Compare>) -> Answer<Compared> {
-    may(caller)?;
+pub async fn compare((State(node), _): Asked, Json(what): Json<views::Compare>) -> Answer<Compared> {
     let comparison = match what.comparison.as_str() {
         ">=" => Comparison::AtLeast,
         "<" => Comparison::Less,
@@ -226,28 +227,23 @@ pub async fn compare((State(node), ConnectInfo(caller)): Asked, Json(what): Json
 }
 
 /// `GET /v1/fabric/region/{name}`: this node's bytes.
-pub async fn region((State(node), ConnectInfo(caller)): Asked, Path(name): Path<String>) -> Result<Vec<u8>, Refused> {
-    may(caller)?;
+pub async fn region((State(node), _): Asked, Path(name): Path<String>) -> Result<Vec<u8>, Refused> {
     let inner = node.fabric.inner();
     let life = inner.life.as_ref().ok_or_else(|| outside(&node, &inner))?;
+    free(&name)?;
     Ok(life.core.memory().region(&name).to_vec())
 }
 
 /// `GET /v1/fabric/variable/{name}`: this node's value.
-pub async fn load((State(node), ConnectInfo(caller)): Asked, Path(name): Path<String>) -> Answer<Variable> {
-    may(caller)?;
+pub async fn load((State(node), _): Asked, Path(name): Path<String>) -> Answer<Variable> {
     let inner = node.fabric.inner();
     let life = inner.life.as_ref().ok_or_else(|| outside(&node, &inner))?;
+    free(&name)?;
     Ok(Json(Variable { value: life.core.memory().variable(&name) }))
 }
 
 /// `POST /v1/fabric/variable/{name}`: sets this node's value.
-pub async fn store(
-    (State(node), ConnectInfo(caller)): Asked,
-    Path(name): Path<String>,
-    Json(new): Json<Variable>,
-) -> Answer<()> {
-    may(caller)?;
+pub async fn store((State(node), _): Asked, Path(name): Path<String>, Json(new): Json<Variable>) -> Answer<()> {
     free(&name)?;
     let mut inner = node.fabric.inner();
     match inner.life.as_mut().filter(|life| life.core.view().epoch > 0) {
@@ -266,12 +262,12 @@ pub struct Wait {
 
 /// `POST /v1/fabric/event/{name}`: was it signalled at this node? Each signal is there for one answer.
 pub async fn test(
-    (State(node), ConnectInfo(caller)): Asked,
+    (State(node), _): Asked,
     Path(name): Path<String>,
     Query(wait): Query<Wait>,
     Json(()): Json<()>,
 ) -> Answer<Signalled> {
-    may(caller)?;
+    free(&name)?;
     let until = Instant::now() + Duration::from_millis(wait.wait_ms).min(PATIENCE);
     loop {
         let changed = node.fabric.changed.notified();

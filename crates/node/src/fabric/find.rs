@@ -19,6 +19,8 @@ const SOON: Duration = Duration::from_millis(250);
 const NOW_AND_THEN: Duration = Duration::from_secs(3);
 /// A view that could not go on for so long may be left for another one.
 const STUCK: Duration = Duration::from_secs(5);
+/// After so long nothing is hoped of it any more.
+const HOPELESS: Duration = Duration::from_secs(60);
 /// Who is asked answers within this.
 const ANSWER: Duration = Duration::from_secs(1);
 /// Who was taken in is in a view within this.
@@ -139,8 +141,21 @@ async fn look(node: &Arc<Node>) {
     for answer in asking {
         answers.extend(answer.await.ok().flatten());
     }
+    // Where its own fabric goes on without it, a member hears that from the others; where it does not, its memory is not to be given up.
+    let (mine, hopes) = {
+        let inner = node.fabric.inner();
+        let life = inner.life.as_ref();
+        let life = life.filter(|l| l.stuck.is_none_or(|since| since.elapsed() < HOPELESS));
+        (life.map_or(0, |l| l.founding), life.is_some_and(|l| l.core.can_go_on()))
+    };
     if let Some(best) = answers.iter().filter(|known| known.founding != 0).max() {
-        return join(node, best).await;
+        if best.founding != mine {
+            join(node, best).await;
+        }
+        return;
+    }
+    if hopes {
+        return;
     }
     let (heard, known) = (answers.len() + 1, all.len());
     let enough = heard * 2 > known || heard * 2 == known && all[0].0 == me;

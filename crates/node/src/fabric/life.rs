@@ -7,6 +7,7 @@ use crate::daemon::Node;
 use crate::views::Liveness;
 use bytes::Bytes;
 use pando_fabric::{Effect, Fabric, NodeId, Op, Outcome, Roster, Set, Settings, View, Who};
+use pando_kernel::{cgroup, procfs};
 use pando_wire::frame;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,6 +16,10 @@ use tokio::sync::oneshot;
 
 /// Bytes that are kept for a member that takes nothing, before it is given up.
 const MOST_KEPT: usize = 256 << 20;
+/// The next view is made within this, or something is wrong.
+const STANDS_STILL: Duration = Duration::from_secs(5);
+/// Gossip may not have heard yet that one that has just come is up again.
+const JUST_COME: Duration = Duration::from_secs(5);
 /// One that is to be taken in, and is not within this, has to ask again.
 const WISH: Duration = Duration::from_secs(5);
 
@@ -30,7 +35,7 @@ pub struct Life {
     /// Of those that the view does not name (yet): who takes this one in, or is ahead of it.
     pub hints: BTreeMap<NodeId, Who>,
     /// All that are or were members, by name.
-    members: BTreeMap<NodeId, String>,
+    members: BTreeMap<NodeId, (String, Instant)>,
     /// Their lives are over.
     pub over: BTreeSet<NodeId>,
     pub strobe: Strobe,
@@ -40,6 +45,8 @@ pub struct Life {
     given: (u64, u64),
     /// Who orders.
     manager: NodeId,
+    /// Since when the next view is being made.
+    stopped: Option<Instant>,
     /// Since when there are not enough to go on.
     pub stuck: Option<Instant>,
     /// It is left out.
@@ -48,12 +55,17 @@ pub struct Life {
 
 fn settings(node: &Node) -> Settings {
     let config = &node.config.fabric;
-    Settings {
-        arity: config.arity as usize,
-        most: config.region_mb << 20,
-        window: 4 << 20,
-        ask_each: 50,
-        ..Settings::default()
+    Settings { arity: config.arity as usize, most: most(node), window: 4 << 20, ask_each: 50, ..Settings::default() }
+}
+
+/// Bytes of all regions here.
+pub fn most(node: &Node) -> u64 {
+    match node.config.fabric.regions_mb {
+        0 => {
+            let machine = procfs::machine_memory();
+            cgroup::memory_limit().map_or(machine, |limit| limit.min(machine)) / 5
+        }
+        mb => mb.saturating_mul(1 << 20).min(1 << 50),
     }
 }
 
@@ -90,6 +102,7 @@ impl Life {
             wanted: BTreeMap::new(),
             given: (0, 0),
             manager: me,
+            stopped: None,
             stuck: None,
             ended: false,
         }
@@ -113,6 +126,9 @@ impl Life {
     /// The members with these names; all if none are named.
     pub fn set(&self, names: Option<&[String]>) -> Result<Set, String> {
         let Some(names) = names else { return Ok(self.core.view().members.clone()) };
+        if names.is_empty() {
+            return Err("no node is named".into());
+        }
         let all = self.core.roster();
         let of = |name: &String| {
             let found = all.iter().find(|(_, who)| who.name == *name).map(|(n, _)| *n);
@@ -125,7 +141,7 @@ impl Life {
 
     /// The names of these.
     pub fn names(&self, set: &Set) -> Vec<String> {
-        let was = |n: NodeId| self.members.get(&n).cloned().unwrap_or_default();
+        let was = |n: NodeId| self.members.get(&n).map_or_else(String::new, |(name, _)| name.clone());
         set.iter().map(|n| self.who(n).map_or_else(|| was(n), |who| who.name.clone())).collect()
     }
 
@@ -173,7 +189,9 @@ impl Life {
         let names = self.names(&view.members);
         let manager = self.names(&[view.manager].into_iter().collect()).pop().unwrap_or_default();
         tracing::info!("fabric: view {} of {} nodes, ordered by {manager}", view.epoch, names.len());
-        self.members.extend(self.core.roster().iter().map(|(n, who)| (*n, who.name.clone())));
+        for (n, who) in self.core.roster() {
+            self.members.entry(*n).or_insert_with(|| (who.name.clone(), Instant::now()));
+        }
         let gone = |n: NodeId| self.members.contains_key(&n) && !view.members.has(n);
         self.lines.retain(|way, _| !gone(way.peer));
         self.over.retain(|n| !gone(*n));
@@ -199,7 +217,8 @@ impl Life {
             let mut lines = [false, true].iter().filter_map(|bulk| self.lines.get(&Way { peer: n, bulk: *bulk }));
             lines.any(|l| l.is_down_for(after) || l.session.bytes() > MOST_KEPT)
         };
-        let lost = |n: NodeId, who: &Who| down.contains(&who.name) || self.over.contains(&n) || silent(n);
+        let new = |n: NodeId| self.members.get(&n).is_none_or(|(_, since)| since.elapsed() < JUST_COME);
+        let lost = |n: NodeId, who: &Who| down.contains(&who.name) && !new(n) || self.over.contains(&n) || silent(n);
         let wanted = self.wanted.iter().map(|(n, (who, _))| (n, who));
         let all = self.core.roster().iter().chain(wanted);
         all.filter(|(n, who)| **n != self.me && lost(**n, who)).map(|(n, _)| *n).collect()
@@ -219,8 +238,13 @@ impl Life {
         let idle: Vec<Way> =
             self.lines.iter().filter(|(_, line)| line.session.bytes() > 0).map(|(way, _)| *way).collect();
         idle.into_iter().for_each(|way| line::connect(node, self, way));
+        match self.core.is_stopped() {
+            true => _ = self.stopped.get_or_insert_with(Instant::now),
+            false => self.stopped = None,
+        }
+        let stands_still = self.stopped.is_some_and(|since| since.elapsed() > STANDS_STILL);
         let member = self.core.view().epoch > 0;
-        match member && !self.core.can_go_on() {
+        match member && (stands_still || !self.core.can_go_on()) {
             true => _ = self.stuck.get_or_insert_with(Instant::now),
             false => self.stuck = None,
         }

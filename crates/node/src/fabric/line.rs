@@ -7,6 +7,7 @@ use crate::daemon::Node;
 use crate::link::{Frames, broken};
 use crate::peers;
 use pando_fabric::{NodeId, Session, Who};
+use pando_wire::message::MAX_MEMBERS;
 use pando_wire::{SNI_FABRIC, frame};
 use std::io;
 use std::sync::Arc;
@@ -224,6 +225,7 @@ fn receive(node: &Node, peer: &str, hello: &Hello, connection: u64) -> Result<(A
     match life.who(way.peer) {
         Some(known) if *known != who => return Err(format!("it says that it is {}", crate::owner::clean(&known.name))),
         Some(_) => {}
+        None if life.hints.len() >= MAX_MEMBERS => return Err("there are too many that nobody knows".into()),
         // Of the next view, which has not come here yet.
         None => _ = life.hints.insert(way.peer, who),
     }
@@ -251,6 +253,8 @@ async fn run<S>(
     let (stream, buffer) = frames.into_parts();
     let (reader, writer) = split(stream);
     let on = On { node: node.clone(), number, way, connection };
+    // Whatever becomes of this task, the link can be made again.
+    let mut end = End { on: &on, broke: true };
     let result = tokio::select! {
         result = read(&on, reader, buffer) => result,
         result = write(&on, writer, wake, next) => result,
@@ -258,7 +262,7 @@ async fn run<S>(
     if let Err(e) = &result {
         tracing::debug!("fabric: the link to {:?}: {e}", way.peer);
     }
-    ended(&node, number, way, connection, result.is_err());
+    end.broke = result.is_err();
 }
 
 fn ended(node: &Arc<Node>, number: u64, way: Way, connection: u64, broke: bool) {
@@ -274,6 +278,19 @@ fn ended(node: &Arc<Node>, number: u64, way: Way, connection: u64, broke: bool) 
             connect(node, life, way);
         }
     });
+}
+
+/// Says that a connection has ended.
+struct End<'a> {
+    on: &'a On,
+    broke: bool,
+}
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        let On { node, number, way, connection } = self.on;
+        ended(node, *number, *way, *connection, self.broke);
+    }
 }
 
 /// One connection of a link.
