@@ -12,6 +12,11 @@ impl NodeId {
     /// Most numbers that are given in an epoch.
     pub const MOST_GIVEN: u64 = 1 << 16;
 
+    /// In which epoch it was given.
+    pub fn epoch(self) -> u64 {
+        self.0 >> 16
+    }
+
     /// The number that the manager of `epoch` gives to the `count`th node that it takes in; none after [`NodeId::MOST_GIVEN`].
     pub fn given(epoch: u64, count: u64) -> Option<NodeId> {
         (count < Self::MOST_GIVEN && epoch < 1 << 48).then_some(NodeId(epoch << 16 | count))

@@ -9,7 +9,7 @@ use pando_balance::{Process, Wish};
 use pando_kernel::procfs::{self, Stat};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Home and pid there.
 pub type Key = (String, u32);
@@ -192,12 +192,17 @@ pub fn groups(node: &Node, natives: &[Process]) -> Vec<Member> {
     let (me, grouped) = (node.name(), |wish: &Wish| wish.apart.is_some() || wish.together.is_some());
     let table = node.table();
     let known = table.all().filter(|k| k.view.role == "home" && grouped(&k.wish));
+    let settings = &node.config.balance;
+    let residency = Duration::from_millis(settings.residency_ms);
     let of = |k: &Known| {
-        (k.view.pid, Member { pid: k.view.pid, wish: k.wish.clone(), place: k.view.place.clone(), since: k.sent })
+        let rested = k.view.moves == 0 || k.since.elapsed() >= residency;
+        let (pid, wish, place) = (k.view.pid, k.wish.clone(), k.view.place.clone());
+        (pid, Member { pid, wish, place, since: k.sent, rested })
     };
     let mut all: BTreeMap<u32, Member> = known.map(of).collect();
     for p in natives.iter().filter(|p| p.home == me && grouped(&p.wish)) {
-        let member = || Member { pid: p.pid, wish: p.wish.clone(), place: me.clone(), since: None };
+        let rested = p.cpu_ms >= settings.min_cpu_ms;
+        let member = || Member { pid: p.pid, wish: p.wish.clone(), place: me.clone(), since: None, rested };
         all.entry(p.pid).or_insert_with(member);
     }
     drop(table);

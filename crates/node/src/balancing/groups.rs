@@ -16,6 +16,8 @@ pub struct Member {
     pub place: String,
     /// Since when, if somebody or balancing sent it there.
     pub since: Option<Instant>,
+    /// It has been there for a while, and has computed: it is worth a move.
+    pub rested: bool,
 }
 
 /// Where the others are from which this one is to be apart.
@@ -75,7 +77,7 @@ pub fn join(processes: Vec<Process>, members: &[Member], me: &str) -> Vec<Proces
 }
 
 /// Who has to go where the one of its group is that was sent somewhere last. Who came home by itself, for exec or a call, leads nobody; who is not
-/// to be moved stays.
+/// to be moved stays, and so does for a while who has just come, perhaps by itself.
 pub fn gather(members: &[Member], me: &str) -> Vec<(Key, String)> {
     let mut groups: BTreeMap<&str, Vec<&Member>> = BTreeMap::new();
     for m in members {
@@ -87,7 +89,7 @@ pub fn gather(members: &[Member], me: &str) -> Vec<(Key, String)> {
     for group in groups.values() {
         let Some(last) = group.iter().filter(|m| m.since.is_some()).max_by_key(|m| m.since) else { continue };
         let stays = |m: &Member| m.wish.no_move || m.wish.home_only;
-        let elsewhere = group.iter().filter(|m| m.place != last.place && !stays(m));
+        let elsewhere = group.iter().filter(|m| m.place != last.place && m.rested && !stays(m));
         due.extend(elsewhere.map(|m| ((me.to_owned(), m.pid), last.place.clone())));
     }
     due
@@ -100,7 +102,7 @@ mod tests {
 
     fn member(pid: u32, word: &str, place: &str) -> Member {
         let wish = Wish { apart: Some(word.into()), together: Some(word.into()), ..Wish::default() };
-        Member { pid, wish, place: place.into(), since: None }
+        Member { pid, wish, place: place.into(), since: None, rested: true }
     }
 
     fn process(m: &Member) -> Process {
@@ -137,6 +139,8 @@ mod tests {
         assert_eq!(gather(&members, "a"), [(("a".to_owned(), 3), "b".to_owned())]);
         members[2].since = Some(now + Duration::from_secs(1));
         assert_eq!(gather(&members, "a"), [(("a".to_owned(), 4), "a".to_owned())]);
+        members[3].rested = false;
+        assert_eq!(gather(&members, "a"), [], "it has just come there");
         assert_eq!(companions(&members, &members[0].wish), 2);
         assert_eq!(companions(&members, &Wish::default()), 0);
     }

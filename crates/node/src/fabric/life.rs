@@ -185,6 +185,12 @@ impl Life {
         line::connect(node, self, way);
     }
 
+    /// Of one that does not become a member nothing is kept.
+    fn forget(&mut self, n: NodeId) {
+        self.hints.remove(&n);
+        self.lines.retain(|way, _| way.peer != n);
+    }
+
     fn begun(&mut self, node: &Arc<Node>, view: &View) {
         let names = self.names(&view.members);
         let manager = self.names(&[view.manager].into_iter().collect()).pop().unwrap_or_default();
@@ -196,6 +202,10 @@ impl Life {
         self.lines.retain(|way, _| !gone(way.peer));
         self.over.retain(|n| !gone(*n));
         self.hints.retain(|n, _| !self.members.contains_key(n));
+        // Whoever was to be taken in long ago is not.
+        let stale = |n: &&NodeId| n.epoch() + 2 < view.epoch && !self.wanted.contains_key(n);
+        let stale: Vec<NodeId> = self.hints.keys().filter(stale).copied().collect();
+        stale.into_iter().for_each(|n| self.forget(n));
         self.wanted.retain(|n, _| !view.members.has(*n));
         if std::mem::replace(&mut self.manager, view.manager) != view.manager {
             self.strobe.other_manager();
@@ -229,7 +239,11 @@ impl Life {
         let (now, lost) = (node.fabric.now(), self.lost(node));
         let effects = self.core.suspect(now, lost);
         self.heed(node, effects);
-        self.wanted.retain(|_, (_, since)| since.elapsed() < WISH);
+        let expired = |(n, (_, since)): (&NodeId, &(Who, Instant))| (since.elapsed() >= WISH).then_some(*n);
+        for n in self.wanted.iter().filter_map(expired).collect::<Vec<_>>() {
+            self.wanted.remove(&n);
+            self.forget(n);
+        }
         let wanted = self.wanted.iter().map(|(n, (who, _))| (*n, who.clone())).collect();
         let effects = self.core.want(now, wanted);
         self.heed(node, effects);
