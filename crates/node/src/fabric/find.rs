@@ -29,8 +29,10 @@ const TAKEN: Duration = Duration::from_secs(5);
 /// What a node knows of the fabric.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Known {
-    /// Members. The larger fabric stays where two meet.
+    /// Members. The larger fabric stays where two meet, and of two as large the one that has had more views.
     members: usize,
+    /// Its view's number.
+    epoch: u64,
     /// Which; 0 for none.
     founding: u64,
     /// Who orders there.
@@ -52,11 +54,11 @@ pub fn about(node: &Node) -> Result<String, String> {
 }
 
 fn known(inner: &Inner) -> Known {
-    let nothing = Known { members: 0, founding: 0, manager: String::new() };
+    let nothing = Known { members: 0, epoch: 0, founding: 0, manager: String::new() };
     inner.life.as_ref().filter(|life| life.is_live()).map_or(nothing, |life| {
         let view = life.core.view();
         let manager = life.who(view.manager).map_or_else(String::new, |who| who.name.clone());
-        Known { members: view.members.len(), founding: life.founding, manager }
+        Known { members: view.members.len(), epoch: view.epoch, founding: life.founding, manager }
     })
 }
 
