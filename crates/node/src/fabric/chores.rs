@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
 
 /// Between two looks.
-const EACH: Duration = Duration::from_millis(100);
+const EACH: Duration = Duration::from_millis(200);
 
 /// Takes part in the fabric until the daemon ends.
 pub async fn keep(node: Arc<Node>) {

@@ -55,7 +55,7 @@ pub struct Life {
 
 fn settings(node: &Node) -> Settings {
     let config = &node.config.fabric;
-    Settings { arity: config.arity as usize, most: most(node), window: 4 << 20, ask_each: 50, ..Settings::default() }
+    Settings { arity: config.arity as usize, most: most(node), window: 4 << 20, ask_each: 25, ..Settings::default() }
 }
 
 /// Bytes of all regions here.
@@ -250,7 +250,7 @@ impl Life {
         let effects = self.core.tick(now);
         self.heed(node, effects);
         let idle: Vec<Way> =
-            self.lines.iter().filter(|(_, line)| line.session.bytes() > 0).map(|(way, _)| *way).collect();
+            self.lines.iter().filter(|(_, line)| line.lacks_connection()).map(|(way, _)| *way).collect();
         idle.into_iter().for_each(|way| line::connect(node, self, way));
         match self.core.is_stopped() {
             true => _ = self.stopped.get_or_insert_with(Instant::now),

@@ -65,6 +65,11 @@ impl Line {
         }
     }
 
+    /// There is something to say, and no connection.
+    pub fn lacks_connection(&self) -> bool {
+        self.connection == 0 && self.session.bytes() > 0
+    }
+
     /// For so long there was something to say and no connection.
     pub fn is_down_for(&self, time: Duration) -> bool {
         self.down.is_some_and(|since| since.elapsed() >= time)

@@ -17,7 +17,7 @@ const NAME: &str = "pando/strobe";
 /// The variable that has its period, microseconds; 0 for none.
 pub const PERIOD: &str = "pando/strobe_us";
 /// The thread looks so often whether there is anything to do.
-const LOOK: Duration = Duration::from_millis(100);
+const LOOK: Duration = Duration::from_millis(200);
 
 /// One that waits until its event has happened everywhere.
 type Poster = oneshot::Sender<()>;
