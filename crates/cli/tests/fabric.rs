@@ -86,6 +86,10 @@ fn a_variable_is_compared_and_written_everywhere_or_nowhere() {
     assert_eq!(compare(&["phase", ">=", "3", "--write", "go=1"]), 1, "n4 has 0");
     assert_eq!(compare(&["phase", "==", "3", "--write", "go=1", "--on", "n1,n2,n3"]), 0);
     assert_eq!(lab.nodes.iter().map(|n| load(n, "go")).collect::<Vec<_>>(), [1, 1, 1, 0]);
+    let (status, text) = code(&mut fabric(&lab.nodes[0], &["compare", "", "==", "0"]));
+    assert!(status == 2 && text.contains("names have from 1 to 64 bytes"), "{text}");
+    let (status, text) = code(&mut fabric(&lab.nodes[0], &["found"]));
+    assert!(status == 2 && text.contains("in a fabric that goes on"), "{text}");
     // All at once: each wants to be the first.
     let tries: Vec<_> = (0..12)
         .map(|i| {

@@ -14,8 +14,8 @@ use tokio::sync::{Semaphore, oneshot};
 
 /// An answer comes within this, or is taken for a no.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The same where a move is made before the answer.
-const PATIENCE_WITH_MOVE: Duration = Duration::from_secs(30);
+/// The same where a move is made before the answer, or a beat of the strobe is waited for.
+const PATIENCE_WITH_WORK: Duration = Duration::from_secs(30);
 /// Questions of others that are worked on at a time.
 const MAX_AT_ONCE: usize = 64;
 /// Bytes of a refusal.
@@ -56,7 +56,10 @@ pub async fn ask(node: &Arc<Node>, whom: &str, question: Question) -> Answer {
     if node.cluster.is_down(whom) {
         return Err(format!("node {whom} is down: `pando nodes` shows since when"));
     }
-    let patience = if let Question::Advise { .. } = question { PATIENCE_WITH_MOVE } else { PATIENCE };
+    let patience = match question {
+        Question::Advise { .. } | Question::Post(_) => PATIENCE_WITH_WORK,
+        _ => PATIENCE,
+    };
     let (number, (sender, answer)) = (node.number(), oneshot::channel());
     let open = || node.questions.open.lock().unwrap_or_else(PoisonError::into_inner);
     open().insert(number, (whom.to_owned(), sender));

@@ -517,6 +517,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_was_promised_is_free_again_when_it_does_not_come() {
+        let (balancing, key) = (Arc::new(Balancing::default()), ("n1".to_owned(), 7));
+        let promise = || balancing.state().promises.add(key.clone(), 5, 1000);
+        promise();
+        balancing.comes_not(&key);
+        assert_eq!(balancing.state().promises.sum(), pando_balance::Promised::default());
+        assert_eq!(balancing.come_and_gone(), (0, 0), "nobody has come");
+        promise();
+        balancing.arrived(&key);
+        assert_eq!(balancing.state().promises.sum(), pando_balance::Promised::default());
+        assert_eq!(balancing.come_and_gone(), (1000, 0));
+    }
+
+    #[test]
     fn who_is_on_its_way_is_not_sent_elsewhere() {
         let (balancing, key) = (Arc::new(Balancing::default()), ("n1".to_owned(), 7));
         let journey = balancing.sets_out(&key, "n2");

@@ -1,5 +1,6 @@
 //! What users of the local API ask of the fabric: for root and the node's own user, for it is the system's memory.
 
+use super::life::Life;
 pub use super::life::most;
 use super::{Inner, find};
 use crate::audit::Entry;
@@ -25,6 +26,8 @@ use tokio::time::timeout;
 type Asked = (State<Arc<Node>>, Permitted);
 type Answer<T> = Result<Json<T>, Refused>;
 
+/// Another node that waits for a beat holds one of few places here.
+const BEAT: Duration = Duration::from_secs(20);
 /// Longest that a request waits.
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -62,9 +65,8 @@ pub async fn status(State(node): State<Arc<Node>>) -> Json<FabricStatus> {
         view.members.len()
     );
     let pulse = &life.strobe.pulse;
-    let silent = pulse.silent_us(node.fabric.now_us()).filter(|us| *us > node.config.fabric.lost_after_ms * 1000);
-    let silent =
-        silent.map(|us| format!("no strobe for {:.1} s: this node is cut off from who orders", us as f64 / 1e6));
+    let silent = silent_us(&node, life)
+        .map(|us| format!("no strobe for {:.1} s: this node is cut off from who orders", us as f64 / 1e6));
     Json(FabricStatus {
         founding: format!("{:016x}", life.founding),
         epoch: view.epoch,
@@ -84,6 +86,12 @@ pub async fn status(State(node): State<Arc<Node>>) -> Json<FabricStatus> {
     })
 }
 
+/// Microseconds since the strobe should have come, if that is too long ago.
+fn silent_us(node: &Node, life: &Life) -> Option<u64> {
+    let most = node.config.fabric.lost_after_ms * 1000;
+    life.strobe.pulse.silent_us(node.fabric.now_us()).filter(|us| *us > most)
+}
+
 /// `POST /v1/fabric/strobe`.
 pub async fn strobe((State(node), _): Asked, Json(what): Json<views::StrobeRequest>) -> Answer<()> {
     if let Some(period_us) = what.period_us {
@@ -97,7 +105,6 @@ pub async fn strobe((State(node), _): Asked, Json(what): Json<views::StrobeReque
         end(&node, ended).await?;
     }
     if let Some(event) = what.event {
-        free(&event)?;
         let manager = {
             let inner = node.fabric.inner();
             let life = inner.life.as_ref().ok_or_else(|| outside(&node, &inner))?;
@@ -114,19 +121,21 @@ pub async fn strobe((State(node), _): Asked, Json(what): Json<views::StrobeReque
 
 /// Has an event happen everywhere with one of the next beats, if this node orders.
 pub async fn post_here(node: &Arc<Node>, event: String) -> Result<(), String> {
+    free(&event).map_err(|refused| refused.text().to_owned())?;
     let no = || format!("node {} sends no beats: `pando fabric` shows who orders, and the period", node.name());
     let posted = node.fabric.inner().life.as_mut().and_then(|life| life.post(event)).ok_or_else(no)?;
-    match timeout(PATIENCE, posted).await {
+    match timeout(BEAT, posted).await {
         Ok(Ok(())) => Ok(()),
-        _ => Err(format!("node {} does not order any more: whether it happened is not known", node.name())),
+        Ok(Err(_)) => Err(format!("node {} does not order any more: whether it happened is not known", node.name())),
+        Err(_) => Err(format!("no beat has been everywhere within {BEAT:?}: it may happen later")),
     }
 }
 
 /// The system's own names are not for users.
 fn free(name: &str) -> Result<(), Refused> {
-    match name.starts_with("pando/") || name.len() > LONGEST_NAME {
+    match name.is_empty() || name.starts_with("pando/") || name.len() > LONGEST_NAME {
         true => Err(Refused::Forbidden(format!(
-            "names have at most {LONGEST_NAME} bytes, and `pando/...` are the system's own"
+            "names have from 1 to {LONGEST_NAME} bytes, and `pando/...` are the system's own"
         ))),
         false => Ok(()),
     }
@@ -134,8 +143,15 @@ fn free(name: &str) -> Result<(), Refused> {
 
 /// `POST /v1/fabric/found`.
 pub async fn found((State(node), Permitted(caller)): Asked, Json(()): Json<()>) -> Answer<()> {
+    let is_well = {
+        let inner = node.fabric.inner();
+        inner.life.as_ref().is_some_and(|life| life.is_live() && silent_us(&node, life).is_none())
+    };
     let (on, why) = (format!("node {}", node.name()), "found a fabric with this node alone".to_owned());
-    node.audit.note(&Entry { who: caller.to_string(), what: "fabric found", on, allowed: true, why });
+    node.audit.note(&Entry { who: caller.to_string(), what: "fabric found", on, allowed: !is_well, why });
+    if is_well {
+        return Err(Refused::Conflict("this node is in a fabric that goes on: `pando fabric` shows it".into()));
+    }
     find::found(&node);
     Ok(Json(()))
 }

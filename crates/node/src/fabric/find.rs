@@ -9,7 +9,7 @@ use crate::views::{Event, Liveness};
 use pando_fabric::{NodeId, Who};
 use pando_wire::message::Question;
 use serde::{Deserialize, Serialize};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
@@ -222,7 +222,7 @@ async fn join(node: &Arc<Node>, known: &Known) {
         }
     });
     if in_view.await.is_err() {
-        let mut inner = node.fabric.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = node.fabric.inner();
         if inner.life.as_ref().is_some_and(|l| l.number == number) {
             (inner.life, inner.number) = (None, another());
             inner.waits = format!("{} took it in, and no view came", crate::owner::clean(&known.manager));
