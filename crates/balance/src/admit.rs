@@ -61,7 +61,10 @@ pub fn admit(here: &Vector, promised: &Promised, asked: &Asked, settings: &Setti
     if here.standing != Standing::Open && !(asked.by_hand && here.standing == Standing::Owner) {
         return Err(Refusal::Standing(here.standing));
     }
-    let free = here.free.saturating_sub(promised.bytes);
+    // Those that are here grow, too; nobody has to come for speed where memory will be short before it may leave again.
+    let comes_for_speed = asked.has.is_some() && !asked.by_hand;
+    let gone = if comes_for_speed { here.falling.saturating_mul(settings.residency_ms) / 1000 } else { 0 };
+    let free = here.free.saturating_sub(promised.bytes).saturating_sub(gone);
     let keep = if asked.by_hand { 0 } else { settings.to_keep(here) };
     if here.memory > 0 && free < asked.needs.saturating_add(keep) {
         return Err(Refusal::Memory(free));

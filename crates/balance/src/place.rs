@@ -1,7 +1,7 @@
 //! First placement: where a process that is about to begin begins.
 
 use crate::cost::rate_of;
-use crate::spread::has_room;
+use crate::spread::has_room_to_grow;
 use crate::{Other, Process, Settings, Standing, Vector};
 
 /// A place, and why.
@@ -25,7 +25,7 @@ pub fn place((name, here): (&str, &Vector), process: &Process, others: &mut [Oth
             && o.age_ms <= settings.oldest_ms
             && o.name != name
             && process.may_be_at(&o.name)
-            && has_room(process, o, settings)
+            && has_room_to_grow(process, o, settings)
     };
     let speed = |o: &Other| rate_of(process, &o.load.with_demand(more), &o.name, settings);
     let best = (0..others.len()).filter(|&i| fits(&others[i])).max_by(|&a, &b| {
@@ -36,7 +36,7 @@ pub fn place((name, here): (&str, &Vector), process: &Process, others: &mut [Oth
     match best {
         Some(to) if speed(&others[to]) > mine * enough => {
             let there = speed(&others[to]);
-            others[to].load = others[to].load.with_demand(more).with_memory(process.needs() as i64);
+            others[to].load = others[to].load.with_demand(more).with_memory(process.will_need(settings) as i64);
             let why = format!("it gets {there:.2} of a CPU there, here {mine:.2}");
             Placed { node: others[to].name.clone(), why }
         }

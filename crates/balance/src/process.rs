@@ -1,5 +1,6 @@
 //! What is known of a process when it is decided about.
 
+use crate::Settings;
 use serde::{Deserialize, Serialize};
 
 /// What its user wants.
@@ -102,6 +103,12 @@ impl Process {
     /// What a node must have for it.
     pub fn needs(&self) -> u64 {
         self.resident.max(self.wish.memory.unwrap_or(0))
+    }
+
+    /// What a node must have for it where it can't be sent on soon: it goes on growing while it rests there.
+    pub fn will_need(&self, settings: &Settings) -> u64 {
+        let grows = self.takes.saturating_mul(settings.residency_ms) / 1000;
+        self.needs().max(self.resident.saturating_add(grows))
     }
 
     /// May it be at that node, as its user has it?

@@ -64,7 +64,7 @@ pub fn spread(
         match must_leave(p, name, &here) {
             Some(why) => match refuge(p, name, others, settings, &why) {
                 Some(to) => {
-                    send(p, to, why, &mut here, others, &mut look);
+                    send((p, why), to, &mut here, others, settings, &mut look);
                     keep_apart(&mut processes, i, &others[to].name);
                 }
                 None => look.stays.push((i, Stays::Nobody)),
@@ -93,7 +93,7 @@ pub fn spread(
         chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         if let Some((to, why)) = best(&processes[i], (name, &here), others, settings, chance >> 33) {
             open.retain(|&other| other != i);
-            send(&processes[i], to, why, &mut here, others, &mut look);
+            send((&processes[i], why), to, &mut here, others, settings, &mut look);
             keep_apart(&mut processes, i, &others[to].name);
         }
     }
@@ -130,7 +130,9 @@ fn refuge(p: &Process, name: &str, others: &[Other], settings: &Settings, why: &
     if *why == Why::HomeOnly {
         return home;
     }
-    let fits = |o: &Other| may_go(p, name, o, settings) && has_room(p, o, settings);
+    let grows_at = |o: &Other| may_go(p, name, o, settings) && has_room_to_grow(p, o, settings);
+    let room = if others.iter().any(grows_at) { has_room_to_grow } else { has_room };
+    let fits = |o: &Other| may_go(p, name, o, settings) && room(p, o, settings);
     let speed = |o: &Other| rate_of(p, &o.load.with_demand(i64::from(p.demand_milli)), &o.name, settings);
     let best = (0..others.len())
         .filter(|&i| fits(&others[i]))
@@ -167,8 +169,14 @@ fn may_go(p: &Process, name: &str, to: &Other, settings: &Settings) -> bool {
     to.name != name && open && !back && to.age_ms <= settings.oldest_ms && p.may_be_at(&to.name)
 }
 
+/// Is there room for it as it is?
 pub(crate) fn has_room(p: &Process, to: &Other, settings: &Settings) -> bool {
     to.load.free >= p.needs().saturating_add(settings.to_keep(&to.load))
+}
+
+/// And as it will be? Two that grow and meet where there is room for both today are a node that is short tomorrow, and neither may leave yet.
+pub(crate) fn has_room_to_grow(p: &Process, to: &Other, settings: &Settings) -> bool {
+    to.load.free >= p.will_need(settings).saturating_add(settings.to_keep(&to.load))
 }
 
 /// How much sooner it ends there, as a part of the time that it takes here, and the rates.
@@ -182,7 +190,7 @@ fn sooner(p: &Process, here: (&str, &Vector), to: &Other, settings: &Settings) -
 
 /// How much sooner it ends at the best place, as a part.
 fn most(p: &Process, here: (&str, &Vector), others: &[Other], settings: &Settings) -> f64 {
-    let fits = |o: &&Other| may_go(p, here.0, o, settings) && has_room(p, o, settings);
+    let fits = |o: &&Other| may_go(p, here.0, o, settings) && has_room_to_grow(p, o, settings);
     others.iter().filter(fits).map(|o| sooner(p, here, o, settings).0).fold(0.0, f64::max)
 }
 
@@ -194,7 +202,7 @@ fn best(
     settings: &Settings,
     chance: u64,
 ) -> Option<(usize, Why)> {
-    let fits = |o: &Other| may_go(p, here.0, o, settings) && has_room(p, o, settings);
+    let fits = |o: &Other| may_go(p, here.0, o, settings) && has_room_to_grow(p, o, settings);
     let gains: Vec<(usize, f64)> =
         (0..others.len()).filter(|&t| fits(&others[t])).map(|t| (t, sooner(p, here, &others[t], settings).0)).collect();
     let gain = gains.iter().map(|g| g.1).fold(0.0, f64::max);
@@ -209,19 +217,26 @@ fn best(
 
 fn no_better(p: &Process, here: (&str, &Vector), others: &[Other], settings: &Settings) -> Stays {
     let may: Vec<&Other> = others.iter().filter(|o| may_go(p, here.0, o, settings)).collect();
-    let room = may.iter().filter(|o| has_room(p, o, settings));
+    let room = may.iter().filter(|o| has_room_to_grow(p, o, settings));
     let gains = room.map(|o| (o, sooner(p, here, o, settings).0));
     match gains.max_by(|a, b| a.1.total_cmp(&b.1)) {
         Some((_, gain)) if gain >= f64::from(settings.gain_percent) / 100.0 => Stays::Later,
         Some((best, gain)) => Stays::NowhereBetter { best: best.name.clone(), percent: (gain * 100.0) as i32 },
         None if may.is_empty() => Stays::Nobody,
-        None => Stays::NoRoom(p.needs()),
+        None => Stays::NoRoom(p.will_need(settings)),
     }
 }
 
 /// Notes that it goes there.
-pub(crate) fn send(p: &Process, to: usize, why: Why, here: &mut Vector, others: &mut [Other], look: &mut Look) {
-    let (demand, bytes) = (i64::from(p.demand_milli), p.needs() as i64);
+pub(crate) fn send(
+    (p, why): (&Process, Why),
+    to: usize,
+    here: &mut Vector,
+    others: &mut [Other],
+    settings: &Settings,
+    look: &mut Look,
+) {
+    let (demand, bytes) = (i64::from(p.demand_milli), p.will_need(settings) as i64);
     *here = here.with_demand(-demand).with_memory(-(p.resident as i64));
     others[to].load = others[to].load.with_demand(demand).with_memory(bytes);
     look.moves.push(Move { process: (p.home.clone(), p.pid), to: others[to].name.clone(), why });

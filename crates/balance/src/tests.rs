@@ -194,6 +194,27 @@ fn memory_is_ushered_before_the_node_swaps() {
 }
 
 #[test]
+fn what_grows_is_sent_where_it_can_go_on_growing() {
+    let (settings, room) = (Settings::default(), GB + 8 * GB / 1000 * 100);
+    let grows = |pid, mb: u64| Process { resident: 100 << 20, takes: mb << 20, ..process(pid) };
+    let tight = || other("b", Vector { free: room, ..node(0) });
+    let went = |p: Process, to: Other| look(node(2), &[p], &mut [to]).0.len();
+    assert_eq!((went(grows(1, 0), tight()), went(grows(1, 400), tight())), (1, 0), "1.2 GB in three seconds");
+    let two = look(node(3), &[grows(1, 250), grows(2, 250)], &mut [tight()]).0;
+    assert_eq!(two.len(), 1, "the second one would find it full before it may leave again");
+    // Who must leave prefers such a place, and takes another one.
+    let short = Vector { free: GB / 4, ..node(1) };
+    let ushered = |others: &mut [Other]| usher(("a", &short), 0, &[grows(1, 400)], others, &settings);
+    let wide = other("c", Vector { free: room + GB, ..node(5) });
+    assert_eq!(ushered(&mut [tight(), wide])[0].to, "c");
+    assert_eq!(ushered(&mut [tight()])[0].to, "b");
+    let asked = Asked { needs: GB, demand_milli: 1000, has: Some(0.5), by_hand: false };
+    let falls = Vector { free: room + GB / 2, falling: GB, ..node(0) };
+    assert!(admit(&falls, &Promised::default(), &asked, &settings).is_err(), "those that are there grow, too");
+    assert_eq!(admit(&falls, &Promised::default(), &Asked { has: None, ..asked }, &settings), Ok(()));
+}
+
+#[test]
 fn the_target_has_its_own_word() {
     let settings = Settings::default();
     let asked = Asked { needs: GB, demand_milli: 1000, has: Some(0.5), by_hand: false };

@@ -2,7 +2,7 @@
 //! (Barak and Braverman, 1998).
 
 use crate::cost::rate_of;
-use crate::spread::{Look, has_room, send};
+use crate::spread::{Look, has_room, has_room_to_grow, send};
 use crate::{Move, Other, Process, Settings, Standing, Vector, Why};
 
 /// Bytes that this node lacks, or will in a moment: 0 when all is well.
@@ -32,7 +32,7 @@ pub fn usher(
         let Some(p) = enough.or_else(|| left.iter().rev().find(fits)).copied() else { break };
         let Some(to) = target(p, name, others, settings) else { break };
         let why = Why::Memory { free: here.free };
-        send(p, to, why, &mut node, others, &mut look);
+        send((p, why), to, &mut node, others, settings, &mut look);
         lacks = lacks.saturating_sub(p.resident);
         left.retain(|other| !std::ptr::eq(*other, p));
     }
@@ -47,21 +47,18 @@ fn may_leave(p: &Process, settings: &Settings) -> bool {
     p.obstacle.is_none() && !bound && !arrives && p.resident >= 1 << 20
 }
 
-/// Where it fits: most memory over what it needs, and among places with plenty the least loaded.
+/// Where it fits: most memory over what it needs, and among places with plenty the least loaded. A place where it can grow comes first.
 fn target(p: &Process, name: &str, others: &[Other], settings: &Settings) -> Option<usize> {
-    let fits = |o: &Other| {
-        let open = o.load.standing == Standing::Open || o.name == p.home && o.load.standing == Standing::Full;
+    let open = |o: &Other| {
+        let takes = o.load.standing == Standing::Open || o.name == p.home && o.load.standing == Standing::Full;
         let back = p.left.as_ref().is_some_and(|(node, ago)| *node == o.name && *ago < settings.residency_ms);
         // With that much free it reads files, and lacks nothing.
         let calm = o.load.paging < settings.paging || o.load.free / 2 >= settings.to_keep(&o.load);
-        o.name != name
-            && open
-            && !back
-            && calm
-            && o.age_ms <= settings.oldest_ms
-            && p.may_be_at(&o.name)
-            && has_room(p, o, settings)
+        o.name != name && takes && !back && calm && o.age_ms <= settings.oldest_ms && p.may_be_at(&o.name)
     };
+    let may_grow = others.iter().any(|o| open(o) && has_room_to_grow(p, o, settings));
+    let has_room = if may_grow { has_room_to_grow } else { has_room };
+    let fits = |o: &Other| open(o) && has_room(p, o, settings);
     let room = |o: &Other| o.load.free.saturating_sub(p.needs() + settings.to_keep(&o.load));
     let plenty = |o: &Other| room(o) >= p.needs();
     let speed = |o: &Other| rate_of(p, &o.load.with_demand(i64::from(p.demand_milli)), &o.name, settings);

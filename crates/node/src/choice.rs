@@ -21,7 +21,7 @@ pub fn best(node: &Node, here: &str, process: &Process, note: bool) -> Result<(S
         return Err(nobody(process, &known));
     };
     if note {
-        node.balancing.sent(&to.name, process);
+        node.balancing.sent(&to.name, process, process.will_need(&node.config.balance));
     }
     Ok((to.name.clone(), told(&to.load)))
 }
@@ -33,7 +33,7 @@ pub fn better(node: &Node, process: &Process) -> Option<String> {
     let placed = place((&node.name(), &without_it), process, &mut others, &node.config.balance);
     let elsewhere = placed.node != node.name();
     if elsewhere {
-        node.balancing.sent(&placed.node, process);
+        node.balancing.sent(&placed.node, process, process.will_need(&node.config.balance));
     }
     elsewhere.then_some(placed.node)
 }

@@ -190,9 +190,9 @@ impl Balancing {
         others
     }
 
-    /// A process goes there.
-    pub fn sent(&self, to: &str, process: &Process) {
-        self.state().sent.push((Instant::now(), to.to_owned(), process.demand_milli, process.needs()));
+    /// A process goes there, and will need so many bytes.
+    pub fn sent(&self, to: &str, process: &Process, bytes: u64) {
+        self.state().sent.push((Instant::now(), to.to_owned(), process.demand_milli, bytes));
     }
 
     /// Is this node being emptied?
@@ -350,7 +350,7 @@ fn decide(node: &Arc<Node>, here: &Vector, mut processes: Vec<Process>) {
         };
         // Its home may have sent it on since it was looked.
         let Some(journey) = node.balancing.sets_out(&m.process, &m.to) else { continue };
-        node.balancing.sent(&m.to, &p);
+        node.balancing.sent(&m.to, &p, p.will_need(settings));
         let node = node.clone();
         tokio::spawn(async move { send(&node, &m, &p, journey).await });
     }
@@ -432,7 +432,9 @@ async fn go(node: &Arc<Node>, m: &Move, p: &Process) -> Result<(), No> {
     let asks = m.to != p.home || matches!(m.why, Why::Sooner { .. } | Why::Memory { .. });
     if asks && m.to != node.name() {
         let has_milli = Asked::has(&m.why).map(|has| (has * 1000.0) as u32);
-        let (home, pid, needs, demand_milli) = (p.home.clone(), p.pid, p.needs(), p.demand_milli);
+        // Who must leave takes what there is, and may be sent on.
+        let needs = has_milli.map_or_else(|| p.needs(), |_| p.will_need(&node.config.balance));
+        let (home, pid, demand_milli) = (p.home.clone(), p.pid, p.demand_milli);
         let question = Question::Admit { home, pid, needs, demand_milli, has_milli };
         ask(node, &m.to, question).await.map_err(|why| No::Target(format!("{} said no: {why}", m.to)))?;
     }
