@@ -1,0 +1,216 @@
+//! Who decides in a job: what a rank's end, a node's loss and the user's signals mean for the others.
+
+use crate::message::{Ask, Down, Ending, Tell, Up};
+use crate::order::Order;
+use std::sync::Arc;
+
+const SIGTERM: u8 = 15;
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Say it to the head's own part of the tree.
+    Down(Down),
+    /// Say it to the user's command.
+    Tell(Tell),
+}
+
+/// The head. Times are milliseconds of any clock that does not go back.
+pub struct Head {
+    order: Arc<Order>,
+    /// One that ends badly ends all.
+    kill_on_bad: bool,
+    /// Between asking ranks to end and ending them, milliseconds.
+    grace_ms: u64,
+    begun: bool,
+    /// Nobody listens any more.
+    alone: bool,
+    /// When all that is left is killed.
+    ends_at: Option<u64>,
+    killed: bool,
+    over: bool,
+}
+
+impl Head {
+    /// Of a job that has not begun.
+    pub fn new(order: Arc<Order>, kill_on_bad: bool, grace_ms: u64) -> Head {
+        Head { order, kill_on_bad, grace_ms, begun: false, alone: false, ends_at: None, killed: false, over: false }
+    }
+
+    /// Nothing is left of the job.
+    pub fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// When [`Head::tick`] has something to do.
+    pub fn due(&self) -> Option<u64> {
+        self.ends_at.filter(|_| !self.killed && !self.over)
+    }
+
+    fn node(&self, place: u32) -> String {
+        self.order.nodes.get(place as usize).map_or_else(String::new, |s| s.node.clone())
+    }
+
+    /// The tree says something.
+    pub fn up(&mut self, up: Up, now: u64) -> Vec<Act> {
+        let mut out = Vec::new();
+        match up {
+            Up::Ready => {
+                if !self.killed {
+                    self.begun = true;
+                    let (job, nodes) = (self.order.job, self.order.nodes.clone());
+                    out.push(Act::Tell(Tell::Begun { job, nodes }));
+                    out.push(Act::Down(Down::Start));
+                }
+            }
+            Up::Refused { place, why } => {
+                // The first one says why; the others follow from it.
+                if !self.killed {
+                    out.push(Act::Tell(Tell::No(format!("node {}: {why}", self.node(place)))));
+                }
+                self.kill(&mut out);
+            }
+            Up::Lost { place, why } => {
+                let node = self.node(place);
+                if !self.killed {
+                    let lost =
+                        if self.begun { Tell::Lost { node, why } } else { Tell::No(format!("node {node}: {why}")) };
+                    out.push(Act::Tell(lost));
+                }
+                self.kill(&mut out);
+            }
+            Up::Ended { place, rank, how } => {
+                let fatal = self.kill_on_bad && self.ends_at.is_none() && !self.killed;
+                out.push(Act::Tell(Tell::Ended { node: self.node(place), rank, how, fatal }));
+                if fatal {
+                    self.end(now, &mut out);
+                }
+            }
+            Up::Abort { rank, status } => {
+                if self.ends_at.is_none() && !self.killed {
+                    out.push(Act::Tell(Tell::Abort { rank, status }));
+                    self.end(now, &mut out);
+                }
+            }
+            Up::Output { place, rank, stream, bytes } => match self.alone {
+                // Nobody will take it: ranks that wait to write would never end.
+                true => out.push(Act::Down(Down::Taken { place, bytes: bytes.len() as u32 })),
+                false => out.push(Act::Tell(Tell::Output { place, rank, stream, bytes })),
+            },
+            Up::StdinTaken(bytes) => out.push(Act::Tell(Tell::StdinTaken(bytes))),
+            Up::Fence(said) => out.push(Act::Down(Down::Fenced(said))),
+            Up::Gone => {
+                self.over = true;
+                out.push(Act::Tell(Tell::Over));
+            }
+            Up::Beat => {}
+        }
+        if self.alone {
+            out.retain(|a| !matches!(a, Act::Tell(_)));
+        }
+        out
+    }
+
+    /// The user's command says something.
+    pub fn ask(&mut self, ask: Ask) -> Vec<Act> {
+        let mut out = Vec::new();
+        match ask {
+            Ask::Stdin(bytes) => out.push(Act::Down(Down::Stdin(bytes))),
+            Ask::StdinEnds => out.push(Act::Down(Down::StdinEnds)),
+            // Before there are ranks any signal that ends a program ends the job.
+            Ask::Signal(_) if !self.begun => self.kill(&mut out),
+            Ask::Signal(number) => out.push(Act::Down(Down::Signal(number))),
+            Ask::Taken { place, bytes } => out.push(Act::Down(Down::Taken { place, bytes })),
+            Ask::Kill => self.kill(&mut out),
+        }
+        out
+    }
+
+    /// The user's command is gone.
+    pub fn user_gone(&mut self) -> Vec<Act> {
+        let mut out = Vec::new();
+        self.alone = true;
+        self.kill(&mut out);
+        out
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: u64) -> Vec<Act> {
+        let mut out = Vec::new();
+        if self.due().is_some_and(|at| now >= at) {
+            self.kill(&mut out);
+        }
+        out
+    }
+
+    /// Asks the ranks to end.
+    fn end(&mut self, now: u64, out: &mut Vec<Act>) {
+        self.ends_at = Some(now.saturating_add(self.grace_ms));
+        out.push(Act::Down(Down::Signal(SIGTERM)));
+    }
+
+    fn kill(&mut self, out: &mut Vec<Act>) {
+        if !std::mem::replace(&mut self.killed, true) {
+            out.push(Act::Down(Down::Kill));
+        }
+    }
+}
+
+impl Ending {
+    /// The exit status that a shell would give.
+    pub fn status(self) -> i32 {
+        match self {
+            Ending::Exit(status) => i32::from(status),
+            Ending::Signal(number) => 128 + i32::from(number),
+            Ending::Early => 1,
+        }
+    }
+}
+
+impl std::fmt::Display for Ending {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Ending::Exit(status) => write!(f, "ended with exit status {status}"),
+            Ending::Signal(number) => write!(f, "was ended by signal {number}"),
+            Ending::Early => write!(f, "ended with exit status 0 without MPI_Finalize, and others may wait for it"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::tests::order;
+
+    #[test]
+    fn one_that_ends_badly_ends_all_first_gently() {
+        let mut head = Head::new(Arc::new(order(2, 2, 2, true)), true, 2000);
+        assert_eq!(head.up(Up::Ready, 5)[1], Act::Down(Down::Start));
+        let bad = Up::Ended { place: 1, rank: 3, how: Ending::Exit(7) };
+        let acts = head.up(bad.clone(), 10);
+        assert!(matches!(&acts[0], Act::Tell(Tell::Ended { node, rank: 3, fatal: true, .. }) if node == "n1"));
+        assert_eq!((acts[1].clone(), head.due()), (Act::Down(Down::Signal(15)), Some(2010)));
+        assert!(matches!(&head.up(bad, 11)[..], [Act::Tell(Tell::Ended { fatal: false, .. })]), "it is being ended");
+        assert_eq!(head.tick(2009), []);
+        assert_eq!(head.tick(2010), [Act::Down(Down::Kill)]);
+        assert_eq!((head.due(), head.up(Up::Gone, 2020)), (None, vec![Act::Tell(Tell::Over)]));
+    }
+
+    #[test]
+    fn a_refusal_is_told_once_and_nobody_begins() {
+        let mut head = Head::new(Arc::new(order(3, 1, 2, true)), true, 2000);
+        let no = |place| Up::Refused { place, why: "no".into() };
+        assert_eq!(head.up(no(2), 0), [Act::Tell(Tell::No("node n2: no".into())), Act::Down(Down::Kill)]);
+        assert_eq!(head.up(no(1), 0), []);
+        assert_eq!(head.up(Up::Ready, 0), []);
+    }
+
+    #[test]
+    fn when_the_user_is_gone_nothing_waits_for_him() {
+        let mut head = Head::new(Arc::new(order(1, 1, 2, true)), true, 2000);
+        head.up(Up::Ready, 0);
+        assert_eq!(head.user_gone(), [Act::Down(Down::Kill)]);
+        let output = Up::Output { place: 0, rank: 0, stream: crate::Stream::Out, bytes: vec![1, 2] };
+        assert_eq!(head.up(output, 1), [Act::Down(Down::Taken { place: 0, bytes: 2 })]);
+    }
+}

@@ -1,0 +1,23 @@
+//! How a parallel job starts, speaks and ends on many nodes, as state machines without clock, socket or process: the tree of its nodes
+//! ([`Order`]), each node's part in it ([`Part`]), who decides ([`Head`]), and the process manager that its ranks speak to ([`pmi`]).
+//!
+//! As in STORM (Frachtenberg, Petrini, Fernandez, Pakin and Coll, 2002) one order starts all ranks, what they have to say comes up a tree, and
+//! their end is one reduction. Nobody begins before all are ready.
+#![warn(missing_docs)]
+
+mod frame;
+mod head;
+mod message;
+mod order;
+mod part;
+mod plan;
+pub mod pmi;
+#[cfg(test)]
+mod trial;
+
+pub use frame::{Broken, Frames, MOST, encode};
+pub use head::{Act, Head};
+pub use message::{Ask, Down, Ending, Stream, Tell, Up, Work};
+pub use order::{Environment, Order, Share, Stdin, Task};
+pub use part::{Child, Effect, Event, Part};
+pub use plan::{Candidate, Request, plan};

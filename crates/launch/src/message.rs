@@ -1,0 +1,193 @@
+//! What is said in a job's tree. The process that starts a node's ranks (its *launcher*) is a leaf and speaks as a node does.
+
+use crate::order::{Order, Share};
+use serde::{Deserialize, Serialize};
+
+/// Which stream of a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Stream {
+    /// Standard output.
+    Out,
+    /// Standard error.
+    Err,
+}
+
+/// How a rank ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Ending {
+    /// With this status.
+    Exit(u8),
+    /// By this signal.
+    Signal(u8),
+    /// With status 0, but in the middle of MPI: others may wait for it.
+    Early,
+}
+
+/// The first frame on a link: what is to be done, and which place of the order the reader has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Work {
+    /// The reader's place.
+    pub place: u32,
+    /// The order.
+    pub order: Order,
+    /// For a launcher: the CPUs of each of its ranks. Empty: as they come.
+    pub cpus: Vec<Vec<u16>>,
+}
+
+/// Down the tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Down {
+    /// All are ready: begin.
+    Start,
+    /// Bytes for the ranks that get standard input.
+    Stdin(#[serde(with = "serde_bytes")] Vec<u8>),
+    /// There are no more.
+    StdinEnds,
+    /// To every process of every rank.
+    Signal(u8),
+    /// So many bytes of this place's output have been taken: it may send as many more.
+    Taken {
+        /// The place.
+        place: u32,
+        /// Bytes.
+        bytes: u32,
+    },
+    /// All ranks have come to the barrier; what they said there.
+    Fenced(Vec<(String, String)>),
+    /// Everything ends at once.
+    Kill,
+    /// Nothing; the link lives.
+    Beat,
+}
+
+/// Up the tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Up {
+    /// Everybody here and below can begin.
+    Ready,
+    /// A place can't; it is over there.
+    Refused {
+        /// The place.
+        place: u32,
+        /// Why, for people.
+        why: String,
+    },
+    /// What a rank wrote.
+    Output {
+        /// Where it runs.
+        place: u32,
+        /// The rank.
+        rank: u32,
+        /// Where to.
+        stream: Stream,
+        /// The bytes.
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+    },
+    /// So many bytes of standard input have been taken here and below, by everyone who still wants any.
+    StdinTaken(u64),
+    /// A rank has not ended well. Those that have are not told of one by one.
+    Ended {
+        /// Where it ran.
+        place: u32,
+        /// The rank.
+        rank: u32,
+        /// How.
+        how: Ending,
+    },
+    /// All ranks here and below have come to the barrier, and this is what they say.
+    Fence(Vec<(String, String)>),
+    /// A rank wants the job to end (MPI_Abort).
+    Abort {
+        /// The rank.
+        rank: u32,
+        /// The status that it wants.
+        status: u8,
+    },
+    /// A place is not heard any more.
+    Lost {
+        /// The place.
+        place: u32,
+        /// Why, for people.
+        why: String,
+    },
+    /// All ranks here and below have ended, all that they said has been said, and nothing is left of them.
+    Gone,
+    /// Nothing; the link lives.
+    Beat,
+}
+
+/// From the one who runs the job (`pando run`) to the head.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ask {
+    /// Bytes of standard input.
+    Stdin(#[serde(with = "serde_bytes")] Vec<u8>),
+    /// There are no more.
+    StdinEnds,
+    /// To every process of every rank.
+    Signal(u8),
+    /// So many bytes of a place's output are where they belong.
+    Taken {
+        /// The place.
+        place: u32,
+        /// Bytes.
+        bytes: u32,
+    },
+    /// Everything ends at once.
+    Kill,
+}
+
+/// From the head to the one who runs the job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Tell {
+    /// It can't be done.
+    No(String),
+    /// All ranks begin.
+    Begun {
+        /// The job's number.
+        job: u64,
+        /// Who runs which ranks.
+        nodes: Vec<Share>,
+    },
+    /// What a rank wrote.
+    Output {
+        /// Where it runs.
+        place: u32,
+        /// The rank.
+        rank: u32,
+        /// Where to.
+        stream: Stream,
+        /// The bytes.
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+    },
+    /// So many bytes of standard input have been taken.
+    StdinTaken(u64),
+    /// A rank has not ended well.
+    Ended {
+        /// The node.
+        node: String,
+        /// The rank.
+        rank: u32,
+        /// How.
+        how: Ending,
+        /// The others are ended because of it.
+        fatal: bool,
+    },
+    /// A rank has ended the job (MPI_Abort).
+    Abort {
+        /// The rank.
+        rank: u32,
+        /// The status that it wants.
+        status: u8,
+    },
+    /// A node was lost, and the job is ended.
+    Lost {
+        /// The node.
+        node: String,
+        /// Why, for people.
+        why: String,
+    },
+    /// Nothing is left of it.
+    Over,
+}

@@ -1,0 +1,206 @@
+//! What is to be run, and where: the same for all of a job's nodes.
+
+use serde::{Deserialize, Serialize};
+
+/// Most nodes of a job, most of its ranks, and bytes of a node's name.
+const MOST_NODES: usize = 1 << 15;
+const MOST_RANKS: u64 = 1 << 20;
+const LONGEST_NAME: usize = 63;
+/// Bounds of how many children a node has, and of the window.
+const ARITIES: std::ops::RangeInclusive<u8> = 1..=64;
+const LARGEST_WINDOW: u32 = 16 << 20;
+
+/// A node, and the ranks that it runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Share {
+    /// The node's name.
+    pub node: String,
+    /// Its first rank.
+    pub first: u32,
+    /// How many. Only the head may have none.
+    pub ranks: u32,
+}
+
+/// Name and value of a variable.
+pub type Environment = Vec<(serde_bytes::ByteBuf, serde_bytes::ByteBuf)>;
+
+/// A program, and what its user's shell would give it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Task {
+    /// The program as it was called, and its arguments.
+    pub words: Vec<serde_bytes::ByteBuf>,
+    /// The environment.
+    pub environment: Environment,
+    /// The working directory.
+    pub directory: serde_bytes::ByteBuf,
+    /// The mask of new files' modes.
+    pub umask: u32,
+    /// Resource limits: number (as the kernel has it), soft and hard.
+    pub limits: Vec<(u32, u64, u64)>,
+}
+
+/// Who gets standard input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stdin {
+    /// Nobody.
+    None,
+    /// Everybody the same.
+    All,
+    /// One rank.
+    Rank(u32),
+}
+
+/// The order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    /// The job's number; its head's name makes it unique.
+    pub job: u64,
+    /// Whose programs these are, by name: numbers may differ between nodes.
+    pub user: String,
+    /// The nodes. A node's *place* is its index; 0 is the head, which the user's command speaks to.
+    pub nodes: Vec<Share>,
+    /// How many children a node of the tree has at most.
+    pub arity: u8,
+    /// What runs.
+    pub task: Task,
+    /// CPUs of each rank, if they are to be its own.
+    pub cpus: Option<u16>,
+    /// Who gets standard input.
+    pub stdin: Stdin,
+    /// Most bytes of output of one place that are on their way.
+    pub window: u32,
+    /// Ranks are stopped before they begin.
+    pub hold: bool,
+}
+
+impl Order {
+    /// Can it be what a head would send? What comes from another machine may not. The error is for people.
+    pub fn check(&self) -> Result<(), String> {
+        let all = |ok: bool, what: &str| if ok { Ok(()) } else { Err(format!("its order is no good: {what}")) };
+        all((1..=MOST_NODES).contains(&self.nodes.len()), "number of nodes")?;
+        all(ARITIES.contains(&self.arity), "arity of the tree")?;
+        all((1..=LARGEST_WINDOW).contains(&self.window), "window")?;
+        all(self.task.words.first().is_some_and(|w| !w.is_empty()), "no program")?;
+        all(self.nodes.iter().all(|s| !s.node.is_empty() && s.node.len() <= LONGEST_NAME), "a node's name")?;
+        all(self.nodes[1..].iter().all(|s| s.ranks > 0), "a node without ranks")?;
+        let mut shares: Vec<&Share> = self.nodes.iter().filter(|s| s.ranks > 0).collect();
+        shares.sort_by_key(|s| s.first);
+        let mut next = 0;
+        for share in shares {
+            all(u64::from(share.first) == next, "ranks that overlap, or are missing")?;
+            next += u64::from(share.ranks);
+        }
+        all((1..=MOST_RANKS).contains(&next), "number of ranks")?;
+        all(!matches!(self.stdin, Stdin::Rank(r) if u64::from(r) >= next), "rank that gets standard input")?;
+        let sound = |bytes: &[u8]| !bytes.contains(&0);
+        let variables = self.task.environment.iter();
+        let named = variables.clone().all(|(name, _)| !name.is_empty() && !name.contains(&b'='));
+        let strings = variables.flat_map(|(name, value)| [name, value]).chain(&self.task.words);
+        all(named && strings.chain([&self.task.directory]).all(|b| sound(b)), "a zero byte, or a nameless variable")
+    }
+
+    /// Ranks in all.
+    pub fn size(&self) -> u32 {
+        self.nodes.iter().map(|s| s.ranks).sum()
+    }
+
+    /// The children of a place, as in a heap.
+    pub fn children(&self, place: u32) -> Vec<u32> {
+        let first = u64::from(place) * u64::from(self.arity) + 1;
+        (first..first + u64::from(self.arity)).take_while(|p| *p < self.nodes.len() as u64).map(|p| p as u32).collect()
+    }
+
+    /// Who a place hears from; none for the head.
+    pub fn parent(&self, place: u32) -> Option<u32> {
+        place.checked_sub(1).map(|p| p / u32::from(self.arity))
+    }
+
+    /// The child of `above` on the way down to `place`.
+    pub fn towards(&self, above: u32, place: u32) -> Option<u32> {
+        let mut at = place;
+        while let Some(parent) = self.parent(at) {
+            if parent == above {
+                return Some(at);
+            }
+            at = parent;
+        }
+        None
+    }
+
+    /// The place that runs a rank.
+    pub fn place_of(&self, rank: u32) -> Option<u32> {
+        let runs = |s: &Share| rank >= s.first && rank - s.first < s.ranks;
+        self.nodes.iter().position(runs).map(|p| p as u32)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// So many nodes with so many ranks each; the head has none unless `head`.
+    pub fn order(nodes: u32, ranks: u32, arity: u8, head: bool) -> Order {
+        let mut first = 0;
+        let mut share = |place: u32| {
+            let ranks = if place == 0 && !head { 0 } else { ranks };
+            first += ranks;
+            Share { node: format!("n{place}"), first: first - ranks, ranks }
+        };
+        Order {
+            job: 1,
+            user: "u".into(),
+            nodes: (0..nodes).map(&mut share).collect(),
+            arity,
+            task: Task { words: vec![serde_bytes::ByteBuf::from("true")], ..Task::default() },
+            cpus: None,
+            stdin: Stdin::Rank(0),
+            window: 1 << 16,
+            hold: false,
+        }
+    }
+
+    #[test]
+    fn everybody_is_below_the_head_once() {
+        for (nodes, arity) in [(1, 1), (2, 1), (7, 2), (64, 8), (100, 3), (1000, 16)] {
+            let order = order(nodes, 1, arity, true);
+            assert_eq!(order.check(), Ok(()));
+            let (mut found, mut queue) = (BTreeSet::from([0]), vec![0]);
+            while let Some(place) = queue.pop() {
+                for child in order.children(place) {
+                    assert!(found.insert(child), "{child} twice");
+                    assert_eq!((order.parent(child), order.towards(place, child)), (Some(place), Some(child)));
+                    queue.push(child);
+                }
+            }
+            assert_eq!(found.len(), nodes as usize);
+            let last = nodes - 1;
+            let mut at = 0;
+            while at != last {
+                at = order.towards(at, last).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn orders_that_make_no_sense_are_refused() {
+        let good = order(3, 2, 2, false);
+        assert_eq!((good.check(), good.size(), good.place_of(2)), (Ok(()), 4, Some(2)));
+        let bad = |change: &dyn Fn(&mut Order)| {
+            let mut order = good.clone();
+            change(&mut order);
+            assert!(order.check().is_err(), "{order:?}");
+        };
+        bad(&|o| o.nodes.clear());
+        bad(&|o| o.arity = 0);
+        bad(&|o| o.window = 0);
+        bad(&|o| o.task.words.clear());
+        bad(&|o| o.nodes[1].ranks = 0);
+        bad(&|o| o.nodes[2].first = 1);
+        bad(&|o| o.nodes[2].ranks = u32::MAX);
+        bad(&|o| o.nodes[1].node = "x".repeat(64));
+        bad(&|o| o.stdin = Stdin::Rank(4));
+        bad(&|o| o.task.words[0] = serde_bytes::ByteBuf::from("a\0b"));
+        bad(&|o| o.task.environment = vec![(serde_bytes::ByteBuf::from("A=B"), serde_bytes::ByteBuf::new())]);
+    }
+}

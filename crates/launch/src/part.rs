@@ -1,0 +1,252 @@
+//! A node's part in a job: what comes from above goes down, what comes from below goes up, added up where that can be done.
+
+use crate::message::{Down, Up};
+use crate::order::{Order, Stdin};
+use std::sync::Arc;
+
+/// Most bytes of what ranks tell each other at one barrier.
+const MOST_SAID: usize = 4 << 20;
+
+/// Whom a part speaks to below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Child {
+    /// The process that starts this node's own ranks.
+    Launcher,
+    /// Another node.
+    Place(u32),
+}
+
+/// What happens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A child (by its index) says something.
+    Up(usize, Up),
+    /// The parent does.
+    Down(Down),
+    /// A child is not heard any more.
+    ChildLost(usize, String),
+    /// Nor is the parent: nobody will.
+    ParentLost,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Say it to the parent.
+    Up(Up),
+    /// Say it to a child.
+    Down(usize, Down),
+}
+
+struct Below {
+    who: Child,
+    ready: bool,
+    gone: bool,
+    fenced: bool,
+    /// Bytes of standard input that it has taken; none if it gets none.
+    taken: Option<u64>,
+}
+
+/// The part. Its children hear the order before anything else; that is the driver's.
+pub struct Part {
+    order: Arc<Order>,
+    place: u32,
+    below: Vec<Below>,
+    said_ready: bool,
+    said: Vec<(String, String)>,
+    bytes: usize,
+    taken: u64,
+    orphan: bool,
+    killed: bool,
+    over: bool,
+}
+
+impl Part {
+    /// Of this place, which the order has.
+    pub fn new(order: Arc<Order>, place: u32) -> Part {
+        let wants = |who: Child| match (order.stdin, who) {
+            (Stdin::None, _) => false,
+            (Stdin::All, _) => true,
+            (Stdin::Rank(rank), Child::Launcher) => order.place_of(rank) == Some(place),
+            (Stdin::Rank(rank), Child::Place(child)) => {
+                let to = order.place_of(rank);
+                to == Some(child) || to.is_some_and(|to| order.towards(place, to) == Some(child))
+            }
+        };
+        let own = (order.nodes[place as usize].ranks > 0).then_some(Child::Launcher);
+        let all = own.into_iter().chain(order.children(place).into_iter().map(Child::Place));
+        let below =
+            all.map(|who| Below { who, ready: false, gone: false, fenced: false, taken: wants(who).then_some(0) });
+        let below = below.collect();
+        Part {
+            order,
+            place,
+            below,
+            said_ready: false,
+            said: Vec::new(),
+            bytes: 0,
+            taken: 0,
+            orphan: false,
+            killed: false,
+            over: false,
+        }
+    }
+
+    /// Its children, in the order of their indices.
+    pub fn children(&self) -> Vec<Child> {
+        self.below.iter().map(|b| b.who).collect()
+    }
+
+    /// Nothing is left here or below.
+    pub fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// One step. An error: the child with this index does not keep to the rules; it is to be cut off, and told as lost.
+    pub fn step(&mut self, event: Event) -> Result<Vec<Effect>, (usize, String)> {
+        let mut out = Vec::new();
+        match event {
+            Event::Up(child, up) => self.up(child, up, &mut out).map_err(|why| (child, why))?,
+            Event::Down(down) => self.down(down, &mut out),
+            Event::ChildLost(child, why) => {
+                if !self.below[child].gone {
+                    let place = self.place_below(child);
+                    self.gone(child, Some(Up::Lost { place, why }), &mut out);
+                }
+            }
+            Event::ParentLost => {
+                self.orphan = true;
+                self.down(Down::Kill, &mut out);
+            }
+        }
+        if self.orphan {
+            out.retain(|e| !matches!(e, Effect::Up(_)));
+        }
+        Ok(out)
+    }
+
+    fn place_below(&self, child: usize) -> u32 {
+        match self.below[child].who {
+            Child::Launcher => self.place,
+            Child::Place(place) => place,
+        }
+    }
+
+    /// Is this place there, or below it? A node speaks for nobody else.
+    fn speaks_for(&self, child: usize, place: u32) -> Result<(), String> {
+        let sound = match self.below[child].who {
+            Child::Launcher => place == self.place,
+            Child::Place(at) => place == at || self.order.towards(at, place).is_some(),
+        };
+        if sound { Ok(()) } else { Err(format!("it speaks for place {place}")) }
+    }
+
+    fn runs(&self, place: u32, rank: u32) -> Result<(), String> {
+        match self.order.place_of(rank) == Some(place) {
+            true => Ok(()),
+            false => Err(format!("it speaks for rank {rank}")),
+        }
+    }
+
+    fn up(&mut self, child: usize, up: Up, out: &mut Vec<Effect>) -> Result<(), String> {
+        if self.below[child].gone {
+            return Ok(());
+        }
+        match up {
+            Up::Ready => {
+                self.below[child].ready = true;
+                self.ready(out);
+            }
+            Up::Refused { place, .. } | Up::Lost { place, .. } => {
+                self.speaks_for(child, place)?;
+                out.push(Effect::Up(up));
+            }
+            Up::Output { place, rank, .. } | Up::Ended { place, rank, .. } => {
+                self.speaks_for(child, place)?;
+                self.runs(place, rank)?;
+                out.push(Effect::Up(up));
+            }
+            Up::Abort { rank, .. } => {
+                let place = self.order.place_of(rank).ok_or_else(|| format!("it speaks for rank {rank}"))?;
+                self.speaks_for(child, place)?;
+                out.push(Effect::Up(up));
+            }
+            Up::StdinTaken(bytes) => {
+                if let Some(taken) = &mut self.below[child].taken {
+                    *taken = bytes.max(*taken);
+                    self.stdin(out);
+                }
+            }
+            Up::Fence(said) => {
+                if std::mem::replace(&mut self.below[child].fenced, true) {
+                    return Err("it came to a barrier twice".into());
+                }
+                self.bytes += said.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
+                if self.bytes > MOST_SAID {
+                    return Err(format!("its ranks say more than {} MB at a barrier", MOST_SAID >> 20));
+                }
+                self.said.extend(said);
+                self.fence(out);
+            }
+            Up::Gone => self.gone(child, None, out),
+            Up::Beat => {}
+        }
+        Ok(())
+    }
+
+    fn ready(&mut self, out: &mut Vec<Effect>) {
+        let all = self.below.iter().all(|b| b.ready && !b.gone);
+        if all && !self.said_ready && !self.killed {
+            self.said_ready = true;
+            out.push(Effect::Up(Up::Ready));
+        }
+    }
+
+    /// Who is gone takes all there is.
+    fn stdin(&mut self, out: &mut Vec<Effect>) {
+        let takers = self.below.iter().filter(|b| !b.gone).filter_map(|b| b.taken);
+        let least = takers.min().unwrap_or(u64::MAX);
+        if least > self.taken {
+            self.taken = least;
+            out.push(Effect::Up(Up::StdinTaken(least)));
+        }
+    }
+
+    fn fence(&mut self, out: &mut Vec<Effect>) {
+        let mut here = self.below.iter().filter(|b| !b.gone).peekable();
+        if here.peek().is_some() && here.all(|b| b.fenced) {
+            self.below.iter_mut().for_each(|b| b.fenced = false);
+            self.bytes = 0;
+            out.push(Effect::Up(Up::Fence(std::mem::take(&mut self.said))));
+        }
+    }
+
+    fn gone(&mut self, child: usize, last: Option<Up>, out: &mut Vec<Effect>) {
+        self.below[child].gone = true;
+        out.extend(last.map(Effect::Up));
+        if self.below.iter().any(|b| b.taken.is_some()) {
+            self.stdin(out);
+        }
+        if self.below.iter().all(|b| b.gone) {
+            self.over = true;
+            out.push(Effect::Up(Up::Gone));
+        } else {
+            self.fence(out);
+        }
+    }
+
+    fn down(&mut self, down: Down, out: &mut Vec<Effect>) {
+        let to = |b: &Below| match &down {
+            Down::Stdin(_) | Down::StdinEnds => b.taken.is_some(),
+            Down::Taken { place, .. } => match b.who {
+                Child::Launcher => *place == self.place,
+                Child::Place(at) => *place == at || self.order.towards(at, *place).is_some(),
+            },
+            Down::Beat => false,
+            _ => true,
+        };
+        self.killed |= down == Down::Kill;
+        let meant = self.below.iter().enumerate().filter(|(_, b)| !b.gone && to(b));
+        out.extend(meant.map(|(i, _)| Effect::Down(i, down.clone())));
+    }
+}

@@ -1,0 +1,226 @@
+//! Which nodes a job gets, and which ranks each of them runs.
+
+use crate::order::{Share, Stdin, Task};
+use serde::{Deserialize, Serialize};
+
+/// What the user wants to run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// Ranks in all (`-n`).
+    pub ranks: Option<u32>,
+    /// Nodes (`-N`).
+    pub nodes: Option<u32>,
+    /// Ranks of each node.
+    pub per_node: Option<u32>,
+    /// CPUs of each rank, its own while it runs (`-c`).
+    pub cpus: Option<u16>,
+    /// Only these nodes.
+    pub among: Vec<String>,
+    /// The program.
+    pub task: Task,
+    /// Who gets standard input.
+    pub stdin: Stdin,
+    /// One rank that ends badly ends the job.
+    pub kill_on_bad: bool,
+    /// Milliseconds between asking the others to end and ending them.
+    pub grace_ms: u64,
+    /// Ranks are stopped before they begin.
+    pub hold: bool,
+}
+
+/// A node that takes ranks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// Its name.
+    pub node: String,
+    /// CPUs, thousandths.
+    pub cpus_milli: u32,
+    /// Threads that want to run there, thousandths.
+    pub runnable_milli: u32,
+    /// The user's command runs there.
+    pub is_here: bool,
+}
+
+/// Loads that differ by less than this part of a CPU for each CPU are the same: nobody is quite idle.
+const STEP_MILLI: u32 = 250;
+
+impl Candidate {
+    fn busy(&self) -> u32 {
+        let per_cpu = u64::from(self.runnable_milli) * 1000 / u64::from(self.cpus_milli.max(1));
+        (per_cpu / u64::from(STEP_MILLI)).min(u64::from(u32::MAX)) as u32
+    }
+
+    /// Ranks that have CPUs of their own there; at least one may run.
+    fn capacity(&self, cpus: u16) -> u32 {
+        (self.cpus_milli / 1000 / u32::from(cpus.max(1))).max(1)
+    }
+}
+
+/// Names as people count: n2 comes before n10.
+fn natural(name: &str) -> Vec<(String, u64)> {
+    let mut parts = Vec::new();
+    let mut rest = name;
+    while !rest.is_empty() {
+        let text = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let digits = rest[text..].find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len() - text);
+        let number = rest[text..text + digits].parse().unwrap_or(u64::MAX);
+        parts.push((rest[..text].to_owned(), number));
+        rest = &rest[text + digits..];
+    }
+    parts
+}
+
+/// Nodes and ranks, in the order of ranks. `here`: the node that is the head, which is first even if it has no ranks. The error is for people.
+pub fn plan(request: &Request, all: &[Candidate], here: &str) -> Result<Vec<Share>, String> {
+    let mut free: Vec<&Candidate> = all.iter().collect();
+    if !request.among.is_empty() {
+        if let Some(stranger) = request.among.iter().find(|n| !all.iter().any(|c| c.node == **n)) {
+            return Err(format!("node {stranger} takes no ranks: see `pando nodes`"));
+        }
+        free.retain(|c| request.among.contains(&c.node));
+    }
+    free.sort_by_key(|c| (c.busy(), !c.is_here, natural(&c.node)));
+    let (per_node, cpus) = (request.per_node.map(|p| p.max(1)), request.cpus.unwrap_or(1));
+    let by_ranks = |ranks: u32| per_node.map(|p| ranks.div_ceil(p));
+    let fixed = request.nodes.or(request.ranks.and_then(by_ranks));
+    let fixed = fixed.or((!request.among.is_empty()).then_some(free.len() as u32));
+    let count = match fixed {
+        Some(0) => return Err("a job needs a node at least (-N)".into()),
+        Some(count) => count as usize,
+        None => {
+            let mut room = 0;
+            let enough = |c: &&Candidate| {
+                room += c.capacity(cpus);
+                room >= request.ranks.unwrap_or(1)
+            };
+            free.iter().position(enough).map_or(free.len(), |last| last + 1)
+        }
+    };
+    if count > free.len() || count == 0 {
+        let names: Vec<&str> = free.iter().take(8).map(|c| c.node.as_str()).collect();
+        let names = if free.len() > 8 { format!("{}, ...", names.join(", ")) } else { names.join(", ") };
+        return Err(format!("{count} nodes are wanted, {} take ranks ({names}): see `pando nodes`", free.len()));
+    }
+    free.truncate(count);
+    let ranks = request.ranks.unwrap_or(per_node.unwrap_or(1).saturating_mul(count as u32));
+    if (ranks as usize) < count {
+        return Err(format!("{ranks} ranks can't be on {count} nodes: say -N {ranks} or less"));
+    }
+    if let Some(most) = per_node.filter(|p| u64::from(*p) * (count as u64) < u64::from(ranks)) {
+        return Err(format!("{ranks} ranks on {count} nodes are more than {most} for each"));
+    }
+    free.sort_by_key(|c| natural(&c.node));
+    Ok(shares(&free, ranks, fixed.is_some(), cpus, here))
+}
+
+/// Evenly where the user has said how many nodes or where there are more ranks than CPUs; otherwise nodes are filled one after the other.
+fn shares(nodes: &[&Candidate], ranks: u32, evenly: bool, cpus: u16, here: &str) -> Vec<Share> {
+    let room: u64 = nodes.iter().map(|c| u64::from(c.capacity(cpus))).sum();
+    let (each, more) = (ranks / nodes.len() as u32, ranks % nodes.len() as u32);
+    let (mut first, mut shares) = (0, Vec::new());
+    for (i, node) in nodes.iter().enumerate() {
+        let even = each + u32::from((i as u32) < more);
+        // One for each of those that follow.
+        let left = ranks - first - (nodes.len() - 1 - i) as u32;
+        let take = if evenly || room < u64::from(ranks) { even } else { node.capacity(cpus).min(left) };
+        shares.push(Share { node: node.node.clone(), first, ranks: take });
+        first += take;
+    }
+    let head = match shares.iter().position(|s| s.node == here) {
+        Some(at) => shares.remove(at),
+        None => Share { node: here.to_owned(), first: 0, ranks: 0 },
+    };
+    shares.insert(0, head);
+    shares
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bolero::check;
+
+    fn request() -> Request {
+        Request {
+            ranks: None,
+            nodes: None,
+            per_node: None,
+            cpus: None,
+            among: Vec::new(),
+            task: Task::default(),
+            stdin: Stdin::None,
+            kill_on_bad: true,
+            grace_ms: 0,
+            hold: false,
+        }
+    }
+
+    fn node(number: u32, cpus: u32, runnable: u32) -> Candidate {
+        let (cpus_milli, runnable_milli) = (cpus * 1000, runnable);
+        Candidate { node: format!("n{number}"), cpus_milli, runnable_milli, is_here: number == 1 }
+    }
+
+    fn planned(request: &Request, all: &[Candidate]) -> Vec<(String, u32, u32)> {
+        let mut shares = plan(request, all, "n1").unwrap();
+        shares.sort_by_key(|s| (s.ranks > 0, s.first));
+        shares.into_iter().map(|s| (s.node, s.first, s.ranks)).collect()
+    }
+
+    #[test]
+    fn ranks_are_where_the_user_wants_them() {
+        let all: Vec<Candidate> = (1..=12).map(|i| node(i, 2, 10)).collect();
+        let names = |p: &[(String, u32, u32)]| p.iter().map(|s| s.0.clone()).collect::<Vec<_>>().join(" ");
+        let p = planned(&Request { nodes: Some(11), ranks: Some(24), ..request() }, &all);
+        assert_eq!((names(&p[..3]), p[0].2, p[10].2, p[10].1), ("n1 n2 n3".into(), 3, 2, 22));
+        assert_eq!(p[9].0, "n10", "n2 comes before n10");
+        let p = planned(&Request { ranks: Some(3), ..request() }, &all);
+        assert_eq!(p, [("n1".into(), 0, 2), ("n2".into(), 2, 1)], "one node after the other");
+        let p = planned(&Request { ranks: Some(4), cpus: Some(2), ..request() }, &all);
+        assert_eq!(p.len(), 4);
+        let p = planned(&Request { ranks: Some(48), ..request() }, &all);
+        assert!(p.len() == 12 && p.iter().all(|s| s.2 == 4), "more ranks than CPUs");
+        let p = planned(&Request { ranks: Some(5), per_node: Some(2), ..request() }, &all);
+        assert_eq!(p.iter().map(|s| s.2).collect::<Vec<_>>(), [2, 2, 1]);
+        let p = planned(&Request { nodes: Some(2), per_node: Some(3), ..request() }, &all);
+        assert_eq!(p.iter().map(|s| s.2).collect::<Vec<_>>(), [3, 3]);
+        let among = vec!["n7".into(), "n3".into()];
+        let p = planned(&Request { among, ..request() }, &all);
+        assert_eq!(p, [("n1".into(), 0, 0), ("n3".into(), 0, 1), ("n7".into(), 1, 1)], "the head has none");
+        let refused = |r: Request| plan(&r, &all, "n1").unwrap_err();
+        assert!(refused(Request { nodes: Some(13), ..request() }).contains("12 take ranks"));
+        assert!(refused(Request { nodes: Some(3), ranks: Some(2), ..request() }).contains("-N 2"));
+        assert!(refused(Request { among: vec!["n99".into()], ..request() }).contains("n99"));
+    }
+
+    #[test]
+    fn the_idle_ones_come_first() {
+        let all = [node(1, 2, 2000), node(2, 2, 0), node(3, 2, 100)];
+        assert_eq!(
+            planned(&Request { nodes: Some(2), ..request() }, &all)[1..],
+            [("n2".into(), 0, 1), ("n3".into(), 1, 1)]
+        );
+    }
+
+    #[test]
+    fn all_ranks_have_a_place_and_every_node_but_the_head_has_one() {
+        check!().with_type::<(Vec<(u8, u8)>, Option<u8>, Option<u8>, Option<u8>, u8)>().for_each(
+            |(nodes, ranks, count, per_node, cpus)| {
+                let all: Vec<Candidate> = (1..).zip(nodes).map(|(i, n)| node(i, n.0.into(), n.1.into())).collect();
+                let some = |n: &Option<u8>| n.map(u32::from);
+                let request = Request {
+                    ranks: some(ranks),
+                    nodes: some(count),
+                    per_node: some(per_node),
+                    cpus: Some((*cpus).into()),
+                    ..request()
+                };
+                let Ok(shares) = plan(&request, &all, "n1") else { return };
+                let order = crate::Order { nodes: shares, ..crate::order::tests::order(1, 1, 2, true) };
+                let order = crate::Order { stdin: Stdin::None, ..order };
+                if order.size() > 0 {
+                    assert_eq!(order.check(), Ok(()));
+                }
+                assert!(request.ranks.is_none_or(|r| r == order.size()));
+            },
+        );
+    }
+}

@@ -1,0 +1,227 @@
+//! The process manager that MPICH and its kin speak to: PMI-1, lines of text on a connection of each rank (MPICH's `src/pmi`, and the paper by
+//! Balaji, Buntinas, Goodell, Gropp, Krishna, Lusk and Thakur, 2010). One server for the ranks of a node; what they put into the common space is
+//! told at barriers.
+
+use crate::order::Share;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Bounds that ranks are told: bytes of a name of the space, of a key, of a value.
+const MOST_NAME: usize = 256;
+const MOST_KEY: usize = 64;
+const MOST_VALUE: usize = 4096;
+/// A line has a key and a value at most.
+pub const MOST_LINE: usize = 16 << 10;
+/// Bytes of the whole space.
+const MOST_SPACE: usize = 64 << 20;
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// This line goes to a rank.
+    Line(u32, String),
+    /// All ranks of this node have come to the barrier.
+    Fence(Vec<(String, String)>),
+    /// A rank ends the job.
+    Abort(u32, u8),
+}
+
+/// See above.
+pub struct Server {
+    size: u32,
+    ranks: BTreeSet<u32>,
+    name: String,
+    space: BTreeMap<String, String>,
+    bytes: usize,
+    fresh: Vec<(String, String)>,
+    at_barrier: BTreeSet<u32>,
+    /// Ranks that have begun, and not finished.
+    inside: BTreeSet<u32>,
+}
+
+/// Who is where, as MPICH wants to know: blocks of (first node, nodes, ranks of each).
+pub fn mapping(nodes: &[Share]) -> String {
+    let mut shares: Vec<&Share> = nodes.iter().filter(|s| s.ranks > 0).collect();
+    shares.sort_by_key(|s| s.first);
+    let mut blocks: Vec<(usize, u32, u32)> = Vec::new();
+    for (at, share) in shares.iter().enumerate() {
+        match blocks.last_mut() {
+            Some((_, nodes, ranks)) if *ranks == share.ranks => *nodes += 1,
+            _ => blocks.push((at, 1, share.ranks)),
+        }
+    }
+    let blocks: Vec<String> = blocks.iter().map(|(at, nodes, ranks)| format!("({at},{nodes},{ranks})")).collect();
+    format!("(vector,{})", blocks.join(","))
+}
+
+/// Words of a line: `key=value`, separated by spaces. The value of `value` is the rest of the line.
+fn words(line: &str) -> BTreeMap<&str, &str> {
+    let mut words = BTreeMap::new();
+    let mut rest = line.trim_end_matches(['\n', '\r', '\0']);
+    while let Some((key, after)) = rest.trim_start().split_once('=') {
+        let end = if key == "value" { after.len() } else { after.find(' ').unwrap_or(after.len()) };
+        words.insert(key, &after[..end]);
+        rest = &after[end..];
+    }
+    words
+}
+
+impl Server {
+    /// For the ranks of `share`, of the job that is spread over `nodes`.
+    pub fn new(job: u64, nodes: &[Share], share: &Share) -> Server {
+        let space = BTreeMap::from([("PMI_process_mapping".to_owned(), mapping(nodes))]);
+        Server {
+            size: nodes.iter().map(|s| s.ranks).sum(),
+            ranks: (share.first..share.first + share.ranks).collect(),
+            name: format!("pando_{job}"),
+            space,
+            bytes: 0,
+            fresh: Vec::new(),
+            at_barrier: BTreeSet::new(),
+            inside: BTreeSet::new(),
+        }
+    }
+
+    /// Is this rank between its first word and its last?
+    pub fn is_inside(&self, rank: u32) -> bool {
+        self.inside.contains(&rank)
+    }
+
+    /// A rank says this.
+    pub fn line(&mut self, rank: u32, line: &str) -> Vec<Reply> {
+        let said = words(line);
+        let to = |text: String| vec![Reply::Line(rank, text + "\n")];
+        let Some(command) = said.get("cmd") else {
+            let why = "cmd=spawn_result rc=-1 msg=this_process_manager_starts_no_more_ranks";
+            return if said.contains_key("mcmd") { to(why.into()) } else { Vec::new() };
+        };
+        match *command {
+            "init" => {
+                self.inside.insert(rank);
+                to("cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0".into())
+            }
+            "get_maxes" => {
+                to(format!("cmd=maxes rc=0 kvsname_max={MOST_NAME} keylen_max={MOST_KEY} vallen_max={MOST_VALUE}"))
+            }
+            "get_appnum" => to("cmd=appnum rc=0 appnum=0".into()),
+            "get_my_kvsname" => to(format!("cmd=my_kvsname rc=0 kvsname={}", self.name)),
+            "get_universe_size" => to(format!("cmd=universe_size rc=0 size={}", self.size)),
+            "put" => match self.put(said.get("key"), said.get("value")) {
+                Ok(()) => to("cmd=put_result rc=0 msg=success".into()),
+                Err(why) => to(format!("cmd=put_result rc=-1 msg={why}")),
+            },
+            "get" => match said.get("key").and_then(|key| self.space.get(*key)) {
+                Some(value) => to(format!("cmd=get_result rc=0 msg=success value={value}")),
+                None => to("cmd=get_result rc=-1 msg=key_not_found value=unknown".into()),
+            },
+            "barrier_in" => {
+                self.at_barrier.insert(rank);
+                self.barrier()
+            }
+            "finalize" => {
+                self.inside.remove(&rank);
+                to("cmd=finalize_ack rc=0".into())
+            }
+            "abort" => {
+                let status = said.get("exitcode").and_then(|code| code.parse::<i32>().ok()).unwrap_or(1);
+                self.inside.remove(&rank);
+                vec![Reply::Abort(rank, status as u8)]
+            }
+            "publish_name" | "unpublish_name" | "lookup_name" => {
+                let what = command.split('_').next().unwrap_or_default();
+                to(format!("cmd={what}_result rc=-1 info=names_are_not_kept"))
+            }
+            other => to(format!("cmd={other} rc=-1 msg=unknown")),
+        }
+    }
+
+    fn put(&mut self, key: Option<&&str>, value: Option<&&str>) -> Result<(), &'static str> {
+        let (key, value) = (key.ok_or("no_key")?, value.ok_or("no_value")?);
+        let sound = |text: &str| !text.contains(|c: char| c.is_control());
+        if key.len() > MOST_KEY || value.len() > MOST_VALUE || !sound(key) || !sound(value) {
+            return Err("too_long");
+        }
+        self.keep(key, value)?;
+        self.fresh.push(((*key).to_owned(), (*value).to_owned()));
+        Ok(())
+    }
+
+    fn keep(&mut self, key: &str, value: &str) -> Result<(), &'static str> {
+        if self.bytes + key.len() + value.len() > MOST_SPACE {
+            return Err("no_room");
+        }
+        self.bytes += key.len() + value.len();
+        self.space.insert(key.to_owned(), value.to_owned());
+        Ok(())
+    }
+
+    fn barrier(&mut self) -> Vec<Reply> {
+        match self.at_barrier.len() == self.ranks.len() {
+            true => vec![Reply::Fence(std::mem::take(&mut self.fresh))],
+            false => Vec::new(),
+        }
+    }
+
+    /// All ranks of the job are at the barrier; what they have said.
+    pub fn fenced(&mut self, said: &[(String, String)]) -> Vec<Reply> {
+        for (key, value) in said {
+            // What finds no room is missing: who asks for it is told.
+            let _ = self.keep(key, value);
+        }
+        let out = |rank| Reply::Line(rank, "cmd=barrier_out rc=0\n".into());
+        std::mem::take(&mut self.at_barrier).into_iter().map(out).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bolero::check;
+
+    fn nodes() -> Vec<Share> {
+        let share = |node: &str, first, ranks| Share { node: node.into(), first, ranks };
+        vec![share("n2", 4, 2), share("n0", 0, 2), share("n1", 2, 2), share("n3", 6, 1)]
+    }
+
+    #[test]
+    fn what_one_puts_all_get_after_the_barrier() {
+        let nodes = nodes();
+        let mut servers = [Server::new(1, &nodes[2..3], &nodes[2]), Server::new(1, &nodes[3..], &nodes[3])];
+        let line = |s: &mut Server, rank, text: &str| s.line(rank, text);
+        assert!(matches!(&line(&mut servers[0], 2, "cmd=init pmi_version=1 pmi_subversion=1\n")[..],
+            [Reply::Line(2, text)] if text.starts_with("cmd=response_to_init")));
+        assert!(servers[0].is_inside(2) && !servers[0].is_inside(3));
+        let put = "cmd=put kvsname=pando_1 key=P2-card value=description#n1 port$4711$a=b c";
+        assert_eq!(line(&mut servers[0], 2, put), [Reply::Line(2, "cmd=put_result rc=0 msg=success\n".into())]);
+        assert_eq!(line(&mut servers[0], 2, "cmd=barrier_in\n"), []);
+        let Some(Reply::Fence(said)) = line(&mut servers[0], 3, "cmd=barrier_in\n").pop() else { panic!() };
+        assert_eq!(line(&mut servers[1], 6, "cmd=barrier_in"), [Reply::Fence(vec![])]);
+        assert_eq!(servers[0].fenced(&said).len(), 2);
+        assert_eq!(servers[1].fenced(&said), [Reply::Line(6, "cmd=barrier_out rc=0\n".into())]);
+        let get = line(&mut servers[1], 6, "cmd=get kvsname=pando_1 key=P2-card\n");
+        let value = "cmd=get_result rc=0 msg=success value=description#n1 port$4711$a=b c\n";
+        assert_eq!(get, [Reply::Line(6, value.into())]);
+        assert_eq!(line(&mut servers[1], 6, "cmd=abort exitcode=3"), [Reply::Abort(6, 3)]);
+        line(&mut servers[0], 2, "cmd=finalize");
+        assert!(!servers[0].is_inside(2));
+    }
+
+    #[test]
+    fn who_is_where_is_told_in_blocks() {
+        assert_eq!(mapping(&nodes()), "(vector,(0,3,2),(3,1,1))");
+    }
+
+    #[test]
+    fn no_line_makes_it_panic() {
+        check!().with_type::<Vec<(u32, String)>>().for_each(|lines| {
+            let nodes = nodes();
+            let mut server = Server::new(1, &nodes, &nodes[0]);
+            for (rank, line) in lines {
+                let commands =
+                    ["", "cmd=put ", "cmd=get key=", "cmd=barrier_in ", "mcmd=spawn ", "cmd=abort exitcode="];
+                for command in commands {
+                    server.line(4 + rank % 2, &format!("{command}{line}"));
+                }
+            }
+        });
+    }
+}
