@@ -1,6 +1,7 @@
 //! The words of the command line.
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
+use pando_launch::Stdin;
 use pando_node::views::Children;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -105,6 +106,13 @@ pub enum Verb {
         json: bool,
         #[command(subcommand)]
         verb: Option<FabricVerb>,
+    },
+    /// Show the parallel jobs that this node has a part in.
+    #[command(after_help = "Example: pando jobs")]
+    Jobs {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
     },
     /// Show what happened: moves, failures, losses, refusals, nodes that come and go.
     #[command(after_help = "Example: pando events --since 1h --follow")]
@@ -310,9 +318,68 @@ pub struct RunOptions {
     /// Don't wait: print its pid (to stderr, if the output goes to a file; nowhere, if both do). Its input is empty; output goes on to a file or terminal, not to a pipe.
     #[arg(short, long)]
     pub detach: bool,
+    #[command(flatten)]
+    pub parallel: ParallelOptions,
     /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
     pub command: Vec<OsString>,
+}
+
+/// Of a parallel job: one program, many ranks, on many nodes.
+#[derive(ClapArgs)]
+#[command(next_help_heading = "Parallel jobs")]
+pub struct ParallelOptions {
+    /// Run so many of it, its ranks, side by side: a parallel job. They stay where they begin, and are MPI programs if they like (MPICH's).
+    #[arg(short = 'n', long = "ranks", visible_alias = "ntasks", value_name = "RANKS", conflicts_with_all = NOT_PARALLEL)]
+    pub ranks: Option<u32>,
+    /// On so many nodes, the idlest.
+    #[arg(short = 'N', long = "node-count", value_name = "NODES", conflicts_with_all = NOT_PARALLEL)]
+    pub node_count: Option<u32>,
+    /// So many ranks on each node.
+    #[arg(long = "ntasks-per-node", visible_alias = "ppn", value_name = "RANKS", conflicts_with_all = NOT_PARALLEL)]
+    pub per_node: Option<u32>,
+    /// So many CPUs for each rank.
+    #[arg(short, long = "cpus-per-task", value_name = "CPUS", conflicts_with_all = NOT_PARALLEL)]
+    pub cpus: Option<u16>,
+    /// On these nodes.
+    #[arg(short = 'w', long, value_name = "NODE,...", value_delimiter = ',', value_parser = node_name, conflicts_with_all = NOT_PARALLEL)]
+    pub nodelist: Option<Vec<String>>,
+    /// Which ranks get standard input: a number, `all` or `none`.
+    #[arg(short, long, value_name = "WHO", value_parser = stdin, default_value = "0")]
+    pub input: Stdin,
+    /// Where what ranks write goes: a file for each, with %j (the job's number), %r (the rank), %N (the node) in its name. Both streams, unless --error says more.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<String>,
+    /// Where what they write to standard error goes.
+    #[arg(short, long, value_name = "FILE")]
+    pub error: Option<String>,
+    /// Each line begins with the number of its rank.
+    #[arg(short, long)]
+    pub label: bool,
+    /// A rank that ends badly ends the job (1, as if nothing is said), or does not (0).
+    #[arg(short = 'K', long, value_name = "0|1", num_args = 0..=1, default_missing_value = "1", value_parser = clap::value_parser!(u8).range(0..=1))]
+    pub kill_on_bad_exit: Option<u8>,
+    /// Seconds between asking the other ranks to end (SIGTERM) and ending them.
+    #[arg(long, value_name = "SECONDS")]
+    pub wait: Option<u64>,
+    /// Ranks are stopped before they begin; SIGCONT to this command lets them.
+    #[arg(long)]
+    pub hold: bool,
+    /// The directory where ranks begin.
+    #[arg(short = 'D', long, value_name = "DIR")]
+    pub chdir: Option<PathBuf>,
+}
+
+/// What is said of one program that may move.
+const NOT_PARALLEL: [&str; 11] =
+    ["node", "best", "cpu", "home_only", "no_move", "nodes", "max_moves", "memory", "apart", "together", "detach"];
+
+fn stdin(text: &str) -> Result<Stdin, String> {
+    match text {
+        "all" => Ok(Stdin::All),
+        "none" => Ok(Stdin::None),
+        rank => rank.parse().map(Stdin::Rank).map_err(|_| "write the number of a rank, all or none".into()),
+    }
 }
 
 /// What is done with the fabric.

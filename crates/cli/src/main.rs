@@ -2,11 +2,13 @@
 #![warn(missing_docs)]
 
 mod args;
+mod attached;
 mod cluster;
 mod events;
 mod fabric;
 mod level;
 mod manual;
+mod parallel;
 mod run;
 mod show;
 mod stopping;
@@ -27,6 +29,8 @@ fn main() {
         // Before anything else: helpers start often, and must inherit no decision of the command line's.
         Some("__deputy") => pando_migrate::deputy_main(),
         Some("__guest") => pando_migrate::guest_main(),
+        Some("__launcher") => pando_node::launcher_main(),
+        Some("__hold") => pando_node::hold_main(&words[2..]),
         Some("testbed") => pando_testbed::cli(words[2..].to_vec()),
         Some("demo") => pando_testbed::demo(words[2..].to_vec()),
         Some("bench") => pando_testbed::bench(words[2..].to_vec()),
@@ -34,7 +38,7 @@ fn main() {
         _ => {
             // `pando ps | head` ends quietly, as other programs do: Rust ignores the signal unless told otherwise.
             sys::default_signals(&[libc::SIGPIPE]);
-            act(Args::parse_from(words))
+            act(Args::parse_from(attached::detach(words)))
         }
     };
     std::process::exit(status);
@@ -49,6 +53,7 @@ fn act(args: Args) -> i32 {
         Verb::Nodes { json } => show::nodes(&client(), json),
         Verb::Top(options) => top::watch(&client(), top::Screen::Top, &options),
         Verb::Mon(options) => top::watch(&client(), top::Screen::Mon, &options),
+        Verb::Run(options) if parallel::is_wanted(&options) => return parallel::run(&client(), &options),
         Verb::Run(options) => return run::run(&client(), options),
         Verb::Move { pid, dest, family } => show::mv(&client(), pid, dest, family),
         Verb::Ps { all, tree, json } => show::ps(&client(), all, tree, json),
@@ -56,6 +61,7 @@ fn act(args: Args) -> i32 {
         Verb::Explain { pid: None, node, json } => show::decisions(&client(), node.flatten().as_deref(), json),
         Verb::Drain { node, undo } => show::drain(&client(), node, undo),
         Verb::Fabric { json, verb } => return fabric::fabric(&client(), json, verb),
+        Verb::Jobs { json } => show::jobs(&client(), json),
         Verb::Events(options) => events::events(&client(), &options),
         Verb::Man { dir } => manual::pages(&dir),
         Verb::Completions { shell } => {

@@ -6,9 +6,12 @@ use crate::waiting;
 use pando_node::client::{Client, ClientError};
 use pando_node::sys;
 use pando_node::views::{Children, Wish};
-use pando_node::views::{Decision, Decisions, DrainRequest, Explanation, Info, Liveness, MoveRequest, Node, Process};
+use pando_node::views::{
+    Decision, Decisions, DrainRequest, Explanation, Info, Job, Liveness, MoveRequest, Node, Process,
+};
 use pando_wire::NodeName;
 use serde::Serialize;
+use std::time::UNIX_EPOCH;
 
 fn said(e: ClientError) -> String {
     e.to_string()
@@ -83,6 +86,26 @@ pub fn nodes(client: &Client, json: bool) -> Done {
     // Of others nobody knows here; ask there.
     let info: Info = client.get("/v1/info").map_err(said)?;
     info.lacks.iter().for_each(|lack| eprintln!("pando: at {}: {lack}", info.name));
+    Ok(())
+}
+
+/// Parallel jobs.
+pub fn jobs(client: &Client, json: bool) -> Done {
+    let jobs: Vec<Job> = client.get("/v1/jobs").map_err(said)?;
+    if json {
+        return print_json(&jobs);
+    }
+    let row = |j: &Job| {
+        let since = UNIX_EPOCH.elapsed().map_or(0, |d| d.as_millis() as u64).saturating_sub(j.since_ms);
+        let time = format!("{:.1}s", since as f64 / 1000.0);
+        let nodes = match j.nodes.len() {
+            0..=4 => j.nodes.join(","),
+            more => format!("{},... ({more})", j.nodes[..3].join(",")),
+        };
+        vec![j.job.to_string(), j.head.clone(), j.user.clone(), j.ranks.to_string(), time, nodes, j.command.clone()]
+    };
+    let rows: Vec<Vec<String>> = jobs.iter().map(row).collect();
+    print_table(&["JOB", "FROM", "USER", "RANKS", "TIME", "NODES", "COMMAND"], &rows, usize::MAX);
     Ok(())
 }
 

@@ -22,6 +22,7 @@ pub mod poll;
 pub mod privacy;
 pub mod procfs;
 pub mod ptrace;
+pub mod rank;
 pub mod sandbox;
 pub mod scm;
 pub mod signal;

@@ -113,6 +113,40 @@ pub fn wait_for_child(limit: std::time::Duration) -> bool {
     }
 }
 
+/// Is it ignored, because whoever started us wants it so?
+pub fn is_ignored(signal: i32) -> bool {
+    // SAFETY: sigaction is plain data for which all zeroes is a valid value; nothing is changed.
+    unsafe {
+        let mut now: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut now) == 0 && now.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+fn set_of(signals: &[i32]) -> libc::sigset_t {
+    // SAFETY: the set is initialised by sigemptyset before use.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        signals.iter().for_each(|s| _ = libc::sigaddset(&mut set, *s));
+        set
+    }
+}
+
+/// They wait until somebody asks for them, in this thread and those that it starts.
+pub fn block(signals: &[i32]) {
+    let set = set_of(signals);
+    // SAFETY: the pointer is to a live object of ours.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
+}
+
+/// Waits for one of them, which are blocked.
+pub fn wait_for(signals: &[i32]) -> i32 {
+    let (set, mut number) = (set_of(signals), 0);
+    // SAFETY: the pointers are to live objects of ours.
+    unsafe { libc::sigwait(&set, &mut number) };
+    number
+}
+
 /// Blocks SIGCHLD, and SIGIO (a lease is wanted back), in this thread and returns a non-blocking signalfd for both.
 pub fn child_signal_fd() -> io::Result<std::os::fd::OwnedFd> {
     use std::os::fd::FromRawFd;

@@ -75,6 +75,36 @@ impl Client {
         self.raw("GET", path, &[])
     }
 
+    /// Turns a connection into another protocol: `POST path` with an upgrade.
+    pub fn upgrade(&self, path: &str, protocol: &str) -> Result<UnixStream, ClientError> {
+        let socket = self.socket.clone();
+        let mut stream = UnixStream::connect(&socket).map_err(|cause| ClientError::NoDaemon { socket, cause })?;
+        let broken = |e: io::Error| ClientError::Broken(e.to_string());
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: pando\r\nConnection: upgrade\r\nUpgrade: {protocol}\r\nContent-Length: 0\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).map_err(broken)?;
+        let mut answer = Vec::new();
+        // Byte by byte: what follows is not ours.
+        let mut one = [0];
+        while !answer.ends_with(b"\r\n\r\n") {
+            if answer.len() > 16 << 10 || stream.read(&mut one).map_err(broken)? == 0 {
+                return Err(ClientError::Broken("not HTTP".into()));
+            }
+            answer.push(one[0]);
+        }
+        if parse(&answer).is_some_and(|(status, _)| status == 101) {
+            return Ok(stream);
+        }
+        stream.set_read_timeout(Some(Duration::from_secs(1))).map_err(broken)?;
+        let _ = stream.take(16 << 10).read_to_end(&mut answer);
+        let refused = parse(&answer).and_then(|(_, body)| serde_json::from_slice::<Refusal>(body).ok());
+        Err(refused.map_or_else(
+            || ClientError::Broken("it speaks another protocol".into()),
+            |r| ClientError::Refused(r.error),
+        ))
+    }
+
     fn call<T: DeserializeOwned>(&self, method: &str, path: &str, body: &[u8]) -> Result<T, ClientError> {
         let body = self.raw(method, path, body)?;
         serde_json::from_slice(&body).map_err(|e| ClientError::Broken(e.to_string()))

@@ -53,6 +53,8 @@ pub struct Config {
     pub files: Files,
     /// The three primitives.
     pub fabric: Fabric,
+    /// Parallel jobs.
+    pub jobs: Jobs,
     /// For tests of the engine.
     pub test: Test,
 }
@@ -144,6 +146,22 @@ pub struct Fabric {
     pub regions_mb: u64,
     /// Milliseconds between two beats of the strobe in a fabric that this node founds; 0 for none.
     pub strobe_ms: u64,
+}
+
+/// `[jobs]`: parallel jobs that begin at other nodes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Jobs {
+    /// Ranks of other nodes' jobs run here.
+    pub accept: bool,
+    /// Only those of these nodes; none: of all.
+    pub from: Vec<String>,
+    /// Those of another node's root, too, as root.
+    pub root: bool,
+    /// Most children of a node in a job's tree.
+    pub arity: u8,
+    /// Milliseconds after which a node of which nothing is heard is lost, and the job with it.
+    pub lost_after_ms: u64,
 }
 
 /// `[moves]`.
@@ -254,6 +272,7 @@ impl Default for Config {
             connections: Connections::default(),
             moves: Moves::default(),
             fabric: Fabric::default(),
+            jobs: Jobs::default(),
             follow: Follow::default(),
             tokens: Tokens::default(),
             load: LoadSource::default(),
@@ -285,6 +304,12 @@ impl Default for Membership {
 impl Default for Fabric {
     fn default() -> Self {
         Fabric { lost_after_ms: 5_000, arity: 4, regions_mb: 0, strobe_ms: 1000 }
+    }
+}
+
+impl Default for Jobs {
+    fn default() -> Self {
+        Jobs { accept: true, from: Vec::new(), root: false, arity: 8, lost_after_ms: 10_000 }
     }
 }
 

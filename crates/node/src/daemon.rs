@@ -21,7 +21,7 @@ use crate::processes::Table;
 use crate::questions::Questions;
 use crate::views::Event;
 use crate::writer::Writer;
-use crate::{api, door, fabric, joining, notify, presence, reports, speed, sys};
+use crate::{api, door, fabric, jobs, joining, notify, presence, reports, speed, sys};
 use pando_balance::Vector;
 use pando_wire::Identity;
 use pando_wire::identity::IdentityError;
@@ -98,6 +98,7 @@ pub struct Node {
     pub(crate) writer: Arc<Writer>,
     pub(crate) links: Links,
     pub(crate) fabric: fabric::Part,
+    pub(crate) jobs: jobs::Jobs,
     pub(crate) waiting: Waiting,
     pub(crate) client_tls: Arc<ClientConfig>,
     pub(crate) server_tls: Arc<ServerConfig>,
@@ -133,6 +134,7 @@ impl Node {
             tokens: Tokens::open(place.state.join("tokens.json")),
             engine: Engine::new(now_ms()),
             slots: Slots::open(place.state.join("guests.json"), writer.clone()),
+            jobs: doing("the numbers of jobs", jobs::Jobs::open(place.state.join("jobs.next"), writer.clone()))?,
             writer,
             links: Links::default(),
             fabric: fabric::Part::default(),

@@ -19,9 +19,11 @@ mod fabric;
 mod follow;
 mod guests;
 mod helper;
+mod jobs;
 pub mod joining;
 mod kept;
 mod lacks;
+mod launcher;
 mod link;
 mod load;
 mod membership;
@@ -45,3 +47,4 @@ mod whose;
 mod writer;
 
 pub use daemon::{DaemonError, run};
+pub use launcher::{hold_main, launcher_main};

@@ -166,6 +166,25 @@ pub struct Node {
     pub standing: String,
 }
 
+/// One of `GET /v1/jobs`: a parallel job that the node has a part in.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Job {
+    /// Its number, which its head has given it.
+    pub job: u64,
+    /// The node at which it was started.
+    pub head: String,
+    /// Whose it is.
+    pub user: String,
+    /// Ranks in all.
+    pub ranks: u32,
+    /// The nodes that run them.
+    pub nodes: Vec<String>,
+    /// What runs; empty for other users.
+    pub command: String,
+    /// When it came here, milliseconds since 1970.
+    pub since_ms: u64,
+}
+
 /// One of `GET /v1/processes`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Process {

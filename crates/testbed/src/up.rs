@@ -79,9 +79,15 @@ fn configure(plan: &Plan, index: usize, node: &str) -> Result<()> {
     if plan.shape.still {
         text += "[balance]\nevery_ms = 0\n";
     }
-    if let Some(more) = &plan.shape.config {
-        text += &std::fs::read_to_string(more).at("read", more)?;
+    let more = match &plan.shape.config {
+        Some(more) => std::fs::read_to_string(more).at("read", more)?,
+        None => String::new(),
+    };
+    // All nodes have the same root.
+    if !more.contains("[jobs]") {
+        text += "[jobs]\nroot = true\n";
     }
+    text += &more;
     let path = plan.config(node);
     std::fs::write(&path, text).at("write", &path)
 }

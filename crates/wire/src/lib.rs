@@ -24,6 +24,8 @@ pub use tls::peer_name;
 pub const SNI_NODE: &str = "node.pando";
 /// SNI of a link of the fabric (crates/fabric) between two daemons.
 pub const SNI_FABRIC: &str = "fabric.pando";
+/// SNI of a link of a parallel job (crates/launch) between two daemons.
+pub const SNI_JOB: &str = "job.pando";
 /// SNI of the data connection of a moving process. The daemon hands it to a helper before TLS begins.
 pub const SNI_MOVE: &str = "move.pando";
 /// SNI of a machine that is not a member yet and brings a token.

@@ -68,6 +68,9 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
     for name in &config.guests.from {
         pando_wire::NodeName::parse(name).map_err(|e| format!("[guests] from has {name:?}: {e}"))?;
     }
+    for name in &config.jobs.from {
+        pando_wire::NodeName::parse(name).map_err(|e| format!("[jobs] from has {name:?}: {e}"))?;
+    }
     shared(&config.files)
 }
 
@@ -75,6 +78,7 @@ fn times(config: &Config) -> impl Iterator<Item = (&'static str, u64)> {
     let (m, l, c) = (&config.membership, &config.limits, &config.connections);
     [
         ("[fabric] lost_after_ms", config.fabric.lost_after_ms),
+        ("[jobs] lost_after_ms", config.jobs.lost_after_ms),
         ("[membership] probe_ms", m.probe_ms),
         ("[membership] answer_ms", m.answer_ms),
         ("[membership] suspect_ms", m.suspect_ms),
@@ -97,12 +101,13 @@ fn times(config: &Config) -> impl Iterator<Item = (&'static str, u64)> {
 }
 
 /// Keys that are at least 1, the most they may be, and what to do who wants none.
-fn numbers(config: &Config) -> [(&'static str, u64, u64, &'static str); 11] {
+fn numbers(config: &Config) -> [(&'static str, u64, u64, &'static str); 12] {
     let (m, c, b) = (&config.membership, &config.connections, &config.balance);
     let many = u64::from(u32::MAX);
     [
         ("[membership] tell_whom", m.tell_whom as u64, many, ""),
         ("[membership] tell_most", m.tell_most as u64, MAX_LOADS as u64, ""),
+        ("[jobs] arity", config.jobs.arity.into(), 64, ""),
         ("[limits] guest_threads", config.limits.guest_threads.into(), MAX_THREADS as u64, ""),
         ("[guests] max_unproved", config.guests.max_unproved.into(), many, " (to take no guests: [guests] max = 0)"),
         ("[connections] max_waiting", c.max_waiting.into(), many, ""),

@@ -1,0 +1,260 @@
+//! `pando run -n`: a parallel job. Its head is the daemon here, to which we speak for as long as it runs; we show what ranks write, give them
+//! what we read, pass signals on, and end as they ended.
+
+mod input;
+mod output;
+mod signals;
+
+use crate::args::RunOptions;
+use input::Input;
+use output::Printer;
+use pando_kernel::rank;
+use pando_launch::{Ask, Ending, Frames, Request, Share, Stdin, Task, Tell, encode};
+use pando_node::client::{Client, ClientError};
+use pando_node::sys;
+use serde_bytes::ByteBuf;
+use std::ffi::OsStr;
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Nothing was started, and that is our doing (as env(1) and timeout(1) have it).
+const NOT_STARTED: i32 = 125;
+/// A node was lost: as if its ranks had been killed.
+const LOST: i32 = 128 + libc::SIGKILL;
+/// What is no whole line is shown when nothing has come for so long.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Says something to the head, from any thread.
+#[derive(Clone)]
+pub struct Line(Arc<Mutex<UnixStream>>);
+
+impl Line {
+    /// False when the head is gone.
+    pub fn ask(&self, ask: &Ask) -> bool {
+        let Ok(bytes) = encode(ask) else { return false };
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write_all(&bytes).is_ok()
+    }
+}
+
+/// Is this a parallel job, and not one program?
+pub fn is_wanted(options: &RunOptions) -> bool {
+    let p = &options.parallel;
+    p.ranks.is_some() || p.node_count.is_some() || p.per_node.is_some() || p.nodelist.is_some() || p.cpus.is_some()
+}
+
+/// Runs it; gives our exit status.
+pub fn run(client: &Client, options: &RunOptions) -> i32 {
+    let fail = |why: &str| {
+        eprintln!("pando: {why}; nothing was started");
+        NOT_STARTED
+    };
+    let request = match request(options) {
+        Ok(request) => request,
+        Err(why) => return fail(&why),
+    };
+    let printer = match Printer::new(&options.parallel) {
+        Ok(printer) => printer,
+        Err(why) => return fail(&why),
+    };
+    // Before there is another thread.
+    let signals = signals::hold();
+    let stream = match open(client, &request) {
+        Ok(stream) => stream,
+        Err(e) => return fail(&e.to_string()),
+    };
+    let Ok(writer) = stream.try_clone() else { return fail("no more descriptors") };
+    let line = Line(Arc::new(Mutex::new(writer)));
+    signals::pass_on(signals, line.clone());
+    let input = (request.stdin != Stdin::None).then(|| Input::start(line.clone()));
+    let mut job =
+        Job { printer, input, line, nodes: Vec::new(), begun: false, hold: request.hold, ended: Ended::default() };
+    let status = match job.follow(stream) {
+        Ok(()) => job.ended.status(job.size() == 1),
+        Err(e) => {
+            job.printer.finish();
+            eprintln!("pando: the node here broke off ({e}): the job ends; see its log, node.log");
+            1
+        }
+    };
+    if let Some(number) = job.ended.by_signal.filter(|_| job.size() == 1) {
+        sys::die_of(number);
+    }
+    status
+}
+
+fn open(client: &Client, request: &Request) -> Result<UnixStream, ClientError> {
+    let mut stream = client.upgrade("/v1/jobs", "pando-job")?;
+    let broken = |e: &dyn std::fmt::Display| ClientError::Broken(e.to_string());
+    let bytes = encode(request).map_err(|e| broken(&e))?;
+    stream.write_all(&bytes).map_err(|e| broken(&e))?;
+    Ok(stream)
+}
+
+/// What the user has said, and what a shell would hand on.
+fn request(options: &RunOptions) -> Result<Request, String> {
+    let p = &options.parallel;
+    let bytes = |text: &OsStr| ByteBuf::from(text.as_bytes());
+    let directory = match &p.chdir {
+        Some(dir) => std::path::absolute(dir).map_err(|e| format!("{}: {e}", dir.display()))?,
+        None => std::env::current_dir().map_err(|e| format!("the working directory: {e}"))?,
+    };
+    // What tells a program that it is in another job is not for this one.
+    let of_another = |name: &OsStr| {
+        let name = name.as_bytes();
+        [b"PMI_".as_slice(), b"PMIX_", b"SLURM_"].iter().any(|p| name.starts_with(p))
+    };
+    let environment = std::env::vars_os().filter(|(n, _)| !n.is_empty() && !of_another(n));
+    let mut environment: Vec<(ByteBuf, ByteBuf)> = environment.map(|(n, v)| (bytes(&n), bytes(&v))).collect();
+    environment.retain(|(n, _)| n.as_slice() != b"PWD");
+    environment.push((ByteBuf::from("PWD"), bytes(directory.as_os_str())));
+    Ok(Request {
+        ranks: p.ranks,
+        nodes: p.node_count,
+        per_node: p.per_node,
+        cpus: p.cpus,
+        among: p.nodelist.clone().unwrap_or_default(),
+        task: Task {
+            words: options.command.iter().map(|w| bytes(w)).collect(),
+            environment,
+            directory: bytes(directory.as_os_str()),
+            umask: rank::umask(),
+            limits: rank::limits(),
+        },
+        stdin: p.input,
+        kill_on_bad: p.kill_on_bad_exit != Some(0),
+        grace_ms: p.wait.map_or(2000, |s| s.saturating_mul(1000)),
+        hold: p.hold,
+    })
+}
+
+/// How it ended.
+#[derive(Default)]
+struct Ended {
+    /// The status of what was first, if that ended all.
+    fatal: Option<i32>,
+    /// The highest of all.
+    highest: i32,
+    by_signal: Option<i32>,
+}
+
+impl Ended {
+    fn rank(&mut self, how: Ending, fatal: bool) {
+        if fatal {
+            self.fatal.get_or_insert(how.status());
+        }
+        self.highest = self.highest.max(how.status());
+        if let Ending::Signal(number) = how {
+            self.by_signal = Some(number.into());
+        }
+    }
+
+    fn status(&self, _alone: bool) -> i32 {
+        self.fatal.unwrap_or(self.highest)
+    }
+}
+
+struct Job {
+    printer: Printer,
+    input: Option<Input>,
+    line: Line,
+    nodes: Vec<Share>,
+    begun: bool,
+    hold: bool,
+    ended: Ended,
+}
+
+impl Job {
+    fn size(&self) -> u32 {
+        self.nodes.iter().map(|n| n.ranks).sum()
+    }
+
+    /// Until nothing is left of it.
+    fn follow(&mut self, mut stream: UnixStream) -> io::Result<()> {
+        let mut frames = Frames::default();
+        let mut buffer = vec![0; 256 << 10];
+        loop {
+            while let Some(tell) = frames.next::<Tell>().map_err(io::Error::other)? {
+                if self.heed(tell) {
+                    self.printer.finish();
+                    return Ok(());
+                }
+            }
+            stream.set_read_timeout(self.printer.has_rest().then_some(PAUSE))?;
+            match stream.read(&mut buffer) {
+                Ok(0) => return Err(io::Error::other("it hung up")),
+                Ok(read) => frames.room().extend_from_slice(&buffer[..read]),
+                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                    self.printer.pause();
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// True at the end.
+    fn heed(&mut self, tell: Tell) -> bool {
+        match tell {
+            Tell::No(why) => {
+                self.printer.say(&format!("{why}; nothing was started"));
+                self.ended.fatal.get_or_insert(NOT_STARTED);
+                // The head says so when nothing is left; where there was nothing it hangs up.
+                return self.nodes.is_empty() && !self.begun;
+            }
+            Tell::Begun { job, nodes } => {
+                (self.begun, self.nodes) = (true, nodes);
+                self.printer.begin(job, &self.nodes);
+                if self.hold {
+                    let me = std::process::id();
+                    self.printer.say(&format!("job {job} is held: `kill -CONT {me}` lets it begin"));
+                }
+            }
+            Tell::Output { place, rank, stream, bytes } => {
+                self.printer.output(rank, stream, &bytes);
+                self.line.ask(&Ask::Taken { place, bytes: bytes.len() as u32 });
+            }
+            Tell::StdinTaken(bytes) => _ = self.input.as_ref().map(|input| input.taken(bytes)),
+            Tell::Ended { node, rank, how, fatal } => {
+                self.ended.rank(how, fatal);
+                // A single program's end needs no words, as in a shell.
+                if self.size() > 1 && (fatal || self.ended.fatal.is_none()) {
+                    let others = if fatal { "; the others are ended (--kill-on-bad-exit=0 leaves them)" } else { "" };
+                    self.printer.say(&format!("rank {rank} at {node} {how}{others}"));
+                }
+            }
+            Tell::Abort { rank, status } => {
+                self.ended.fatal.get_or_insert(i32::from(status).max(1));
+                self.printer.say(&format!("rank {rank} has ended the job with status {status} (MPI_Abort)"));
+            }
+            Tell::Lost { node, why } => {
+                self.ended.fatal.get_or_insert(LOST);
+                self.printer.say(&format!("node {node} was lost ({why}); the job is ended"));
+            }
+            Tell::Over => return true,
+        }
+        false
+    }
+}
+
+/// `%j`, `%r`, `%t` and `%N` in a file's name.
+pub(crate) fn fill(pattern: &str, job: u64, rank: u32, node: &str) -> PathBuf {
+    let mut name = String::new();
+    let mut rest = pattern.chars();
+    while let Some(c) = rest.next() {
+        match (c, c == '%') {
+            (_, true) => match rest.next() {
+                Some('j' | 'J') => name += &job.to_string(),
+                Some('r' | 't') => name += &rank.to_string(),
+                Some('N') => name += node,
+                Some('%') | None => name.push('%'),
+                Some(other) => name.extend(['%', other]),
+            },
+            _ => name.push(c),
+        }
+    }
+    name.into()
+}

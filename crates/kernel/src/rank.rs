@@ -1,0 +1,176 @@
+//! What a rank of a parallel job is given between fork and exec: its user's rights, limits, CPUs, and an end when its launcher ends.
+
+use crate::check;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::RawFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus};
+
+/// Most groups of one user (NGROUPS_MAX).
+const MOST_GROUPS: usize = 65536;
+
+/// A user as this machine knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// Number.
+    pub uid: u32,
+    /// Main group.
+    pub gid: u32,
+    /// All groups.
+    pub groups: Vec<u32>,
+}
+
+/// Looks a user up.
+pub fn user(name: &str) -> Option<User> {
+    let name = CString::new(name).ok()?;
+    let mut buffer = vec![0u8; 64 << 10];
+    // SAFETY: passwd is plain data for which all zeroes is a valid value.
+    let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
+    let mut found = std::ptr::null_mut();
+    let (text, length) = (buffer.as_mut_ptr().cast(), buffer.len());
+    // SAFETY: all pointers are to live objects of ours, and the length is the buffer's.
+    let code = unsafe { libc::getpwnam_r(name.as_ptr(), &mut entry, text, length, &mut found) };
+    if code != 0 || found.is_null() {
+        return None;
+    }
+    let (uid, gid) = (entry.pw_uid, entry.pw_gid);
+    let mut groups = vec![0; 64];
+    loop {
+        let mut count = groups.len() as libc::c_int;
+        // SAFETY: `groups` has room for `count` numbers; the name is terminated.
+        let done = unsafe { libc::getgrouplist(name.as_ptr(), gid, groups.as_mut_ptr(), &mut count) };
+        if done >= 0 {
+            groups.truncate(done as usize);
+            return Some(User { uid, gid, groups });
+        }
+        if groups.len() >= MOST_GROUPS {
+            return None;
+        }
+        groups.resize(groups.len() * 4, 0);
+    }
+}
+
+/// See above.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Whose rights it gets; none: those of the launcher, who has no others.
+    pub user: Option<User>,
+    /// The mask of new files' modes.
+    pub umask: u32,
+    /// Resource, soft and hard limit.
+    pub limits: Vec<(u32, u64, u64)>,
+    /// The CPUs that it may use; none: all.
+    pub cpus: Vec<u16>,
+    /// The working directory.
+    pub directory: CString,
+    /// Descriptors that it keeps.
+    pub keep: Vec<RawFd>,
+}
+
+/// Has `command` begin so: in a session of its own, and killed when this process ends.
+pub fn prepare(command: &mut Command, setup: Setup) {
+    // SAFETY: getpid has no preconditions.
+    let launcher = unsafe { libc::getpid() };
+    // SAFETY: `begin` makes only async-signal-safe calls, and allocates nothing.
+    unsafe { command.pre_exec(move || begin(&setup, launcher)) };
+}
+
+fn begin(setup: &Setup, launcher: i32) -> io::Result<()> {
+    let done = |code: libc::c_int| check(i64::from(code)).map(|_| ());
+    // SAFETY: plain system calls; pointers are to live objects of ours. The numbers of signals are valid ones.
+    unsafe {
+        done(libc::setsid())?;
+        libc::umask(setup.umask);
+        setup.limits.iter().for_each(|l| limit(l));
+        if !setup.cpus.is_empty() {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            let known = setup.cpus.iter().filter(|cpu| usize::from(**cpu) < libc::CPU_SETSIZE as usize);
+            known.for_each(|cpu| libc::CPU_SET(usize::from(*cpu), &mut set));
+            done(libc::sched_setaffinity(0, size_of_val(&set), &set))?;
+        }
+        if let Some(user) = &setup.user {
+            done(libc::setgroups(user.groups.len(), user.groups.as_ptr()))?;
+            done(libc::setgid(user.gid))?;
+            done(libc::setuid(user.uid))?;
+        }
+        done(libc::chdir(setup.directory.as_ptr()))?;
+        for fd in &setup.keep {
+            done(libc::fcntl(*fd, libc::F_SETFD, 0))?;
+        }
+        for signal in 1..32 {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        done(libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut()))?;
+        // After the change of user, which takes it away.
+        done(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+        if libc::getppid() != launcher {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        }
+    }
+    Ok(())
+}
+
+/// As its user has it, as far as this machine allows: a hard limit is only raised by root.
+///
+/// # Safety
+///
+/// None of its own: it makes plain system calls.
+unsafe fn limit((resource, soft, hard): &(u32, u64, u64)) {
+    // SAFETY: the pointers are to live objects of ours; an unknown resource is an error.
+    unsafe {
+        let wanted = libc::rlimit { rlim_cur: *soft, rlim_max: *hard };
+        if libc::setrlimit(*resource as _, &wanted) < 0 {
+            let mut now: libc::rlimit = std::mem::zeroed();
+            if libc::getrlimit(*resource as _, &mut now) == 0 {
+                let hard = now.rlim_max.min(*hard);
+                let less = libc::rlimit { rlim_cur: hard.min(*soft), rlim_max: hard };
+                libc::setrlimit(*resource as _, &less);
+            }
+        }
+    }
+}
+
+/// What descendants leave when their parents end comes to this process, and not to init: it can find them.
+pub fn adopt_orphans() -> io::Result<()> {
+    // SAFETY: prctl with numbers touches no memory.
+    check(i64::from(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) })).map(|_| ())
+}
+
+/// A child that has ended, and how; nothing is left of it. None when there is none for now.
+pub fn collect() -> Option<(i32, ExitStatus)> {
+    let mut status = 0;
+    // SAFETY: the pointer is to a live object of ours.
+    let pid = unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) };
+    (pid > 0).then(|| (pid, ExitStatus::from_raw(status)))
+}
+
+/// This process's resource limits: number, soft, hard.
+pub fn limits() -> Vec<(u32, u64, u64)> {
+    let one = |resource: u32| {
+        // SAFETY: rlimit is plain data; the pointer is to a live object of ours.
+        unsafe {
+            let mut now: libc::rlimit = std::mem::zeroed();
+            (libc::getrlimit(resource as _, &mut now) == 0).then_some((resource, now.rlim_cur, now.rlim_max))
+        }
+    };
+    (0..16).filter_map(one).collect()
+}
+
+/// This process's mask of new files' modes. It is changed for an instant: before there are threads.
+pub fn umask() -> u32 {
+    // SAFETY: umask cannot fail and touches no memory.
+    unsafe {
+        let mask = libc::umask(0o077);
+        libc::umask(mask);
+        mask
+    }
+}
+
+/// Stops this process until it is told to go on.
+pub fn stop_here() {
+    // SAFETY: raise has no preconditions.
+    unsafe { libc::raise(libc::SIGSTOP) };
+}

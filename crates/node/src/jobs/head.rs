@@ -1,0 +1,188 @@
+//! `POST /v1/jobs`: a user's command wants a job, and speaks with its head, which is here.
+
+use super::link::{Said, next, talk};
+use super::{enter, part};
+use crate::audit::Entry as Audited;
+use crate::daemon::Node;
+use crate::link::broken;
+use crate::moves::Refused;
+use crate::owner::Caller;
+use crate::sys::{effective_uid, user_name};
+use crate::views::{self, Event};
+use axum::Json;
+use axum::extract::connect_info::ConnectInfo;
+use axum::extract::{Request as Asked, State};
+use axum::http::StatusCode;
+use axum::http::header::{CONNECTION, UPGRADE};
+use axum::response::{IntoResponse, Response};
+use hyper_util::rt::TokioIo;
+use pando_launch::{Act, Ask, Candidate, Down, Frames, Head, Order, Request, Tell, Up, encode, plan};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc::{channel, unbounded_channel};
+use tokio::time::{sleep_until, timeout};
+
+/// What the connection becomes.
+const PROTOCOL: &str = "pando-job";
+/// Messages that have been read and not been heeded.
+const WAITING: usize = 256;
+/// Bytes of output of all nodes that are on their way, and the least and the most of one.
+const WINDOWS: u32 = 64 << 20;
+const WINDOW: (u32, u32) = (64 << 10, 1 << 20);
+/// A request is read within this.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// `GET /v1/jobs`: other users' commands are not shown.
+pub async fn list(State(node): State<Arc<Node>>, ConnectInfo(caller): ConnectInfo<Caller>) -> Json<Vec<views::Job>> {
+    let name = user_name(caller.uid);
+    let mut all = node.jobs.list();
+    for job in all.iter_mut().filter(|j| caller.uid != 0 && j.user != name) {
+        job.command = String::new();
+    }
+    Json(all)
+}
+
+/// The connection becomes frames: a [`Request`] first, then [`Ask`] and [`Tell`].
+pub async fn begin(
+    State(node): State<Arc<Node>>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    request: Asked,
+) -> Response {
+    if request.headers().get(UPGRADE).is_none_or(|to| to != PROTOCOL) {
+        return Refused::Conflict(format!("a job's connection is upgraded to {PROTOCOL}")).into_response();
+    }
+    tokio::spawn(async move {
+        match hyper::upgrade::on(request).await {
+            Ok(stream) => {
+                if let Err(e) = serve(&node, TokioIo::new(stream), caller).await {
+                    tracing::debug!("jobs: a command of {caller}: {e}");
+                }
+            }
+            Err(e) => tracing::debug!("jobs: a command of {caller}: {e}"),
+        }
+    });
+    (StatusCode::SWITCHING_PROTOCOLS, [(UPGRADE, PROTOCOL), (CONNECTION, "upgrade")]).into_response()
+}
+
+async fn serve<S>(node: &Arc<Node>, mut stream: S, caller: Caller) -> io::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    let mut frames = Frames::default();
+    let request = timeout(PATIENCE, next::<_, Request>(&mut stream, &mut frames)).await;
+    let request = request.map_err(|_| broken("no request in time"))??.ok_or_else(|| broken("it hung up"))?;
+    let made = order(node, &request, caller);
+    let words: Vec<_> = request.task.words.iter().map(|w| String::from_utf8_lossy(w)).collect();
+    let (allowed, why) = (made.is_ok(), made.as_ref().err().cloned().unwrap_or_else(|| "its user asked for it".into()));
+    let on = match &made {
+        Ok(order) => format!("job {}: {}", order.job, crate::owner::clean(&words.join(" "))),
+        Err(_) => crate::owner::clean(&words.join(" ")),
+    };
+    node.audit.note(&Audited { who: caller.to_string(), what: "run", on, allowed, why });
+    let order = match made {
+        Ok(order) => Arc::new(order),
+        Err(why) => {
+            stream.write_all(&encode(&Tell::No(why)).map_err(broken)?).await?;
+            return stream.shutdown().await;
+        }
+    };
+    run(node, stream, frames, order, &request).await;
+    Ok(())
+}
+
+/// The nodes that take ranks just now.
+fn candidates(node: &Node) -> Vec<Candidate> {
+    let me = node.name();
+    let open = |n: &views::Node| n.state == views::Liveness::Up && ["open", "full", ""].contains(&n.standing.as_str());
+    let nodes = node.cluster.nodes();
+    let all = nodes.into_iter().filter(|n| open(n));
+    all.map(|n| Candidate {
+        is_here: n.name == me,
+        cpus_milli: (n.cpus * 1000.0) as u32,
+        runnable_milli: (n.runnable * 1000.0) as u32,
+        node: n.name,
+    })
+    .collect()
+}
+
+fn order(node: &Node, request: &Request, caller: Caller) -> Result<Order, String> {
+    if effective_uid() != 0 && caller.uid != 0 && caller.uid != effective_uid() {
+        return Err(format!("this node runs in personal mode, for {}", user_name(effective_uid())));
+    }
+    let nodes = plan(request, &candidates(node), &node.name())?;
+    let window = (WINDOWS / nodes.len() as u32).clamp(WINDOW.0, WINDOW.1);
+    let order = Order {
+        job: node.jobs.number(),
+        user: user_name(caller.uid),
+        nodes,
+        arity: node.config.jobs.arity,
+        task: request.task.clone(),
+        cpus: request.cpus,
+        stdin: request.stdin,
+        window,
+        hold: request.hold,
+    };
+    order.check()?;
+    Ok(order)
+}
+
+async fn run<S>(node: &Arc<Node>, stream: S, frames: Frames, order: Arc<Order>, request: &Request)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    let Some(_entry) = enter(node, &order) else { return };
+    let (tell, queue) = unbounded_channel::<Tell>();
+    let (hear, mut heard) = channel::<Ask>(WAITING);
+    let (downs, from_head) = channel::<Down>(WAITING);
+    let (ups, mut from_tree) = unbounded_channel::<Up>();
+    let said = Said { queue, beat: Tell::StdinTaken(0), silence: None };
+    let (mine, theirs) = (node.clone(), order.clone());
+    let runs = tokio::spawn(async move { part::run(&mine, theirs, 0, from_head, ups).await });
+    let heads = async {
+        let mut head = Head::new(order.clone(), request.kill_on_bad, request.grace_ms);
+        let (begun, mut user_is_there, mut tell) = (Instant::now(), true, Some(tell));
+        let now = || begun.elapsed().as_millis() as u64;
+        while !head.is_over() {
+            let due = head.due().map(|at| begun + Duration::from_millis(at));
+            let acts = tokio::select! {
+                Some(up) = from_tree.recv() => {
+                    note(node, &order, &up);
+                    head.up(up, now())
+                }
+                user = heard.recv(), if user_is_there => match user {
+                    Some(ask) => head.ask(ask),
+                    None => {
+                        user_is_there = false;
+                        tell = None;
+                        head.user_gone()
+                    }
+                },
+                () = sleep_until(due.unwrap_or(begun).into()), if due.is_some() => head.tick(now()),
+            };
+            for act in acts {
+                match act {
+                    Act::Down(down) => _ = downs.send(down).await,
+                    Act::Tell(said) => _ = tell.as_ref().map(|to| to.send(said)),
+                }
+            }
+        }
+    };
+    // The user's end may close before the job is over; the head ends it then.
+    let speaks = async move {
+        talk(stream, frames, said, &hear, |ask: Ask| ask).await;
+        drop(hear);
+    };
+    tokio::join!(speaks, heads);
+    let _ = runs.await;
+}
+
+/// What administrators may want to know later.
+fn note(node: &Node, order: &Order, up: &Up) {
+    let name = |place: u32| order.nodes.get(place as usize).map_or("", |s| s.node.as_str()).to_owned();
+    if let Up::Lost { place, why } = up {
+        let text = format!("job {} lost node {}: {why}", order.job, name(*place));
+        node.events.say(Event { from: Some(name(*place)), reason: Some(why.clone()), ..Event::new("job", text) });
+    }
+}

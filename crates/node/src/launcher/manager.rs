@@ -1,0 +1,80 @@
+//! The process manager of this node's ranks: a connection of each, on a descriptor that PMI_FD names.
+
+use super::{Teller, Told};
+use pando_launch::pmi::{MOST_LINE, Reply, Server};
+use pando_launch::{Order, Share, Up};
+use std::collections::BTreeMap;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::net::unix::OwnedReadHalf;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+/// See above.
+pub struct Manager {
+    server: Server,
+    lines: BTreeMap<u32, UnboundedSender<String>>,
+}
+
+impl Manager {
+    /// For the ranks of `share`.
+    pub fn new(order: &Order, share: &Share) -> Manager {
+        Manager { server: Server::new(order.job, &order.nodes, share), lines: BTreeMap::new() }
+    }
+
+    /// A rank has begun, with this connection.
+    pub fn attach(&mut self, rank: u32, connection: UnixStream, tell: &Teller) {
+        let (from, mut to) = connection.into_split();
+        let (sender, mut lines) = unbounded_channel::<String>();
+        self.lines.insert(rank, sender);
+        tokio::spawn(read(rank, from, tell.clone()));
+        tokio::spawn(async move {
+            while let Some(line) = lines.recv().await {
+                if to.write_all(line.as_bytes()).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Has it begun to speak to others, and not said that it has finished?
+    pub fn is_inside(&self, rank: u32) -> bool {
+        self.server.is_inside(rank)
+    }
+
+    /// A rank says something. What the job is to hear of it.
+    pub fn line(&mut self, rank: u32, line: &str) -> Vec<Up> {
+        let replies = self.server.line(rank, line);
+        self.do_all(replies)
+    }
+
+    /// All ranks of the job have come to the barrier.
+    pub fn fenced(&mut self, said: &[(String, String)]) {
+        let replies = self.server.fenced(said);
+        self.do_all(replies);
+    }
+
+    fn do_all(&mut self, replies: Vec<Reply>) -> Vec<Up> {
+        let mut ups = Vec::new();
+        for reply in replies {
+            match reply {
+                Reply::Line(rank, text) => _ = self.lines.get(&rank).map(|to| to.send(text)),
+                Reply::Fence(said) => ups.push(Up::Fence(said)),
+                Reply::Abort(rank, status) => ups.push(Up::Abort { rank, status }),
+            }
+        }
+        ups
+    }
+}
+
+async fn read(rank: u32, from: OwnedReadHalf, tell: Teller) {
+    let mut from = BufReader::new(from);
+    loop {
+        let mut line = Vec::new();
+        let read = (&mut from).take(MOST_LINE as u64).read_until(b'\n', &mut line).await;
+        // A line without end is nothing that a library says.
+        if !matches!(read, Ok(n) if n > 0) || !line.ends_with(b"\n") {
+            return;
+        }
+        let _ = tell.send(Told::Line(rank, String::from_utf8_lossy(&line).into_owned()));
+    }
+}

@@ -1,0 +1,338 @@
+//! The launcher: the process that starts a job's ranks on one node, carries what they read and write, and leaves nothing behind. The daemon
+//! starts one for each job; it ends, and all ranks with it, when the daemon's end of its connection closes.
+//!
+//! One thread: the kernel kills a rank when the thread that started it ends.
+
+mod family;
+mod manager;
+mod ready;
+mod start;
+mod streams;
+
+use manager::Manager;
+use pando_kernel::rank;
+use pando_launch::{Down, Ending, Frames, Order, Up, Work, encode};
+use ready::Ready;
+use start::Rank;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::Duration;
+use streams::{Input, Streams};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::net::unix::OwnedWriteHalf;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::timeout;
+
+/// What a rank wrote last is waited for so long before its end is told: somebody else may have its output open for ever.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+/// Between two rounds of killing what is left.
+const AGAIN: Duration = Duration::from_millis(5);
+
+/// What the tasks tell the main loop.
+enum Told {
+    /// To be said to the daemon.
+    Say(Up),
+    /// A line of a rank to its process manager.
+    Line(u32, String),
+    /// All that a rank has to say has been said, or enough time has passed.
+    Quiet(u32),
+}
+
+type Teller = UnboundedSender<Told>;
+
+/// `pando __launcher`: the daemon is on standard input.
+pub fn launcher_main() -> i32 {
+    let run = || {
+        let socket = io::stdin().as_fd().try_clone_to_owned()?;
+        let socket = std::os::unix::net::UnixStream::from(socket);
+        socket.set_nonblocking(true)?;
+        rank::adopt_orphans()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async { serve(UnixStream::from_std(socket)?).await })
+    };
+    match run() {
+        Ok(()) => 0,
+        Err(e) => {
+            eprintln!("pando: the launcher: {e}");
+            1
+        }
+    }
+}
+
+/// `pando __hold FILE WORDS`: becomes that program when it is told to go on.
+pub fn hold_main(words: &[std::ffi::OsString]) -> i32 {
+    use std::os::unix::process::CommandExt;
+    let [file, name, rest @ ..] = words else { return 2 };
+    rank::stop_here();
+    let e = std::process::Command::new(file).arg0(name).args(rest).exec();
+    eprintln!("pando: {}: {e}", name.display());
+    if e.kind() == io::ErrorKind::NotFound { 127 } else { 126 }
+}
+
+async fn serve(socket: UnixStream) -> io::Result<()> {
+    let (mut from, to) = socket.into_split();
+    let (says, said) = unbounded_channel();
+    let mut frames = Frames::default();
+    let Some(work) = next::<Work>(&mut from, &mut frames).await? else { return Ok(()) };
+    let (order, place) = (Arc::new(work.order), work.place);
+    let share = order.nodes.get(place as usize).ok_or_else(|| io::Error::other("no such place"))?.clone();
+    let writer = tokio::spawn(write(to, said));
+    let ready = match Ready::make(&order, place, work.cpus) {
+        Ok(ready) => ready,
+        Err(why) => {
+            let _ = says.send(Up::Refused { place, why });
+            let _ = says.send(Up::Gone);
+            drop(says);
+            let _ = writer.await;
+            return Ok(());
+        }
+    };
+    let _ = says.send(Up::Ready);
+    let (tell, mut told) = unbounded_channel();
+    let mut children = signal(SignalKind::child())?;
+    let mut state = State {
+        manager: Manager::new(&order, &share),
+        window: Arc::new(Semaphore::new(order.window as usize)),
+        input: Input::new(&order, place),
+        order,
+        place,
+        ready,
+        ranks: BTreeMap::new(),
+        pids: BTreeMap::new(),
+        says,
+        tell,
+        killed: false,
+        begun: false,
+    };
+    // Nothing of it is left when the daemon is gone.
+    loop {
+        tokio::select! {
+            down = next::<Down>(&mut from, &mut frames) => match down {
+                Ok(Some(down)) => state.heed(down),
+                _ => {
+                    family::end_all().await;
+                    return Ok(());
+                }
+            },
+            Some(told) = told.recv() => state.told(told),
+            _ = children.recv() => state.collect(),
+        }
+        if state.is_done() {
+            break;
+        }
+    }
+    finish(state, told, from, frames).await;
+    let _ = writer.await;
+    Ok(())
+}
+
+/// All ranks have ended: what they have left behind ends, and what is still in their pipes is said.
+async fn finish(
+    mut state: State,
+    mut told: UnboundedReceiver<Told>,
+    mut from: tokio::net::unix::OwnedReadHalf,
+    mut frames: Frames,
+) {
+    family::end_all().await;
+    let readers: Vec<_> = state.ranks.values_mut().flat_map(|r| std::mem::take(&mut r.readers)).collect();
+    let State { says, window, tell, place, .. } = state;
+    drop(tell);
+    let mut all = tokio::spawn(async move {
+        for reader in readers {
+            let _ = reader.await;
+        }
+    });
+    loop {
+        tokio::select! {
+            _ = &mut all => break,
+            Some(Told::Say(up)) = told.recv() => drop(says.send(up)),
+            down = next::<Down>(&mut from, &mut frames) => match down {
+                Ok(Some(Down::Taken { place: of, bytes })) if of == place => window.add_permits(bytes as usize),
+                Ok(Some(_)) => {}
+                _ => return,
+            },
+        }
+    }
+    while let Ok(told) = told.try_recv() {
+        if let Told::Say(up) = told {
+            let _ = says.send(up);
+        }
+    }
+    let _ = says.send(Up::Gone);
+}
+
+/// The next frame; none at the end.
+async fn next<T: serde::de::DeserializeOwned>(
+    from: &mut tokio::net::unix::OwnedReadHalf,
+    frames: &mut Frames,
+) -> io::Result<Option<T>> {
+    loop {
+        if let Some(value) = frames.next().map_err(io::Error::other)? {
+            return Ok(Some(value));
+        }
+        if from.read_buf(frames.room()).await? == 0 {
+            return Ok(None);
+        }
+    }
+}
+
+async fn write(mut to: OwnedWriteHalf, mut said: UnboundedReceiver<Up>) -> io::Result<()> {
+    while let Some(up) = said.recv().await {
+        let mut bytes = encode(&up).map_err(io::Error::other)?;
+        // What is there is written at once.
+        while let Ok(up) = said.try_recv() {
+            bytes.extend(encode(&up).map_err(io::Error::other)?);
+        }
+        to.write_all(&bytes).await?;
+    }
+    to.shutdown().await
+}
+
+/// What there is while ranks run.
+struct State {
+    order: Arc<Order>,
+    place: u32,
+    ready: Ready,
+    manager: Manager,
+    window: Arc<Semaphore>,
+    input: Input,
+    ranks: BTreeMap<u32, Rank>,
+    pids: BTreeMap<i32, u32>,
+    says: UnboundedSender<Up>,
+    tell: Teller,
+    begun: bool,
+    killed: bool,
+}
+
+impl State {
+    fn is_done(&self) -> bool {
+        self.killed && !self.begun || self.begun && self.ranks.values().all(|r| r.is_over())
+    }
+
+    fn say(&self, up: Up) {
+        let _ = self.says.send(up);
+    }
+
+    fn heed(&mut self, down: Down) {
+        match down {
+            Down::Start if !self.begun && !self.killed => self.start(),
+            Down::Stdin(bytes) => self.input.push(bytes),
+            Down::StdinEnds => self.input.end(),
+            Down::Signal(number) => family::signal_all(number.into()),
+            Down::Taken { place, bytes } if place == self.place => self.window.add_permits(bytes as usize),
+            Down::Fenced(said) => self.manager.fenced(&said),
+            Down::Kill => {
+                self.killed = true;
+                family::signal_all(libc::SIGKILL);
+                self.collect();
+            }
+            _ => {}
+        }
+    }
+
+    fn start(&mut self) {
+        self.begun = true;
+        let (window, tell) = (self.window.clone(), self.tell.clone());
+        let streams = Streams { place: self.place, most: self.order.window as usize, window, tell };
+        let share = &self.order.nodes[self.place as usize];
+        for rank in share.first..share.first + share.ranks {
+            let started = start::start(&self.order, self.place, rank, &self.ready, &streams, &mut self.input);
+            let begun = match started {
+                Ok((begun, connection)) => {
+                    self.manager.attach(rank, connection, &self.tell);
+                    self.pids.insert(begun.pid, rank);
+                    begun
+                }
+                Err(why) => {
+                    let program = String::from_utf8_lossy(&self.order.task.words[0]).into_owned();
+                    let text = format!("pando: {program}: {why}\n").into_bytes();
+                    streams.say(rank, text);
+                    Rank::never_begun(&why)
+                }
+            };
+            if let Some(how) = begun.ended {
+                self.ranks.insert(rank, begun);
+                self.tell_end(rank, how);
+            } else {
+                self.ranks.insert(rank, begun);
+            }
+        }
+        self.collect();
+    }
+
+    fn told(&mut self, told: Told) {
+        match told {
+            Told::Say(up) => self.say(up),
+            Told::Line(rank, line) => {
+                for up in self.manager.line(rank, &line) {
+                    self.say(up);
+                }
+            }
+            Told::Quiet(rank) => {
+                let Some(found) = self.ranks.get_mut(&rank) else { return };
+                found.quiet = true;
+                let how = found.ended.unwrap_or(Ending::Exit(0));
+                self.tell_end(rank, how);
+            }
+        }
+    }
+
+    fn tell_end(&mut self, rank: u32, how: Ending) {
+        if let Some(found) = self.ranks.get_mut(&rank) {
+            found.quiet = true;
+        }
+        if how != Ending::Exit(0) {
+            self.say(Up::Ended { place: self.place, rank, how });
+        }
+    }
+
+    /// Takes in the children that have ended: ranks, and what ranks have left.
+    fn collect(&mut self) {
+        while let Some((pid, status)) = rank::collect() {
+            let Some(rank) = self.pids.remove(&pid) else { continue };
+            let how = match ending(status) {
+                Ending::Exit(0) if self.manager.is_inside(rank) => Ending::Early,
+                how => how,
+            };
+            let Some(found) = self.ranks.get_mut(&rank) else { continue };
+            found.ended = Some(how);
+            self.input.gone(rank);
+            let (mut readers, tell) = (std::mem::take(&mut found.readers), self.tell.clone());
+            let (keep, kept) = tokio::sync::oneshot::channel();
+            found.readers.push(tokio::spawn(async move {
+                let _ = kept.await;
+            }));
+            tokio::spawn(async move {
+                let quiet = async {
+                    for reader in &mut readers {
+                        let _ = reader.await;
+                    }
+                };
+                let in_time = timeout(LAST_WORDS, quiet).await.is_ok();
+                let _ = tell.send(Told::Quiet(rank));
+                if !in_time {
+                    for reader in readers {
+                        if !reader.is_finished() {
+                            let _ = reader.await;
+                        }
+                    }
+                }
+                let _ = keep.send(());
+            });
+        }
+    }
+}
+
+fn ending(status: ExitStatus) -> Ending {
+    match status.signal() {
+        Some(number) => Ending::Signal(number as u8),
+        None => Ending::Exit(status.code().unwrap_or(0) as u8),
+    }
+}

@@ -1,0 +1,73 @@
+//! What can be found out before a job begins: may its user run programs here, is there such a program, and such a directory?
+
+use pando_kernel::rank::{self, User};
+use pando_launch::Order;
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Where programs are looked for when the user's environment says nothing.
+const USUAL_PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
+
+/// See above.
+pub struct Ready {
+    /// The program's file.
+    pub program: PathBuf,
+    /// Whose rights ranks get; none: ours, and we have no others.
+    pub user: Option<User>,
+    /// The working directory.
+    pub directory: CString,
+    /// The CPUs of each rank of this node.
+    pub cpus: Vec<Vec<u16>>,
+}
+
+impl Ready {
+    /// Looks. The error is for people.
+    pub fn make(order: &Order, _place: u32, cpus: Vec<Vec<u16>>) -> Result<Ready, String> {
+        let name = &order.user;
+        let user = rank::user(name).ok_or_else(|| format!("there is no user {name} here"))?;
+        let me = crate::sys::effective_uid();
+        if me != 0 && me != user.uid {
+            return Err(format!(
+                "the node runs in personal mode, for {}, and not for {name}",
+                crate::sys::user_name(me)
+            ));
+        }
+        let task = &order.task;
+        let directory = Path::new(OsStr::from_bytes(&task.directory));
+        if !directory.is_dir() {
+            let shown = directory.display();
+            return Err(format!("there is no directory {shown} here: `pando run --chdir DIR` takes another one"));
+        }
+        let directory = CString::new(task.directory.to_vec()).map_err(|e| e.to_string())?;
+        let program = find(order)?;
+        Ok(Ready { program, user: (me == 0).then_some(user), directory, cpus })
+    }
+}
+
+/// The program's file, as a shell would find it.
+fn find(order: &Order) -> Result<PathBuf, String> {
+    let word = OsStr::from_bytes(&order.task.words[0]);
+    let directory = Path::new(OsStr::from_bytes(&order.task.directory));
+    if word.as_bytes().contains(&b'/') {
+        let file = directory.join(word);
+        return match is_program(&file) {
+            Ok(()) => Ok(file),
+            Err(why) => Err(format!("{}: {why}", word.display())),
+        };
+    }
+    let path = order.task.environment.iter().find(|(n, _)| n.as_slice() == b"PATH").map(|(_, v)| v.as_slice());
+    let places = path.unwrap_or(USUAL_PATH).split(|b| *b == b':');
+    let mut files = places.map(|place| directory.join(OsStr::from_bytes(place)).join(word));
+    let found = files.find(|file| is_program(file).is_ok());
+    found.ok_or_else(|| format!("{}: there is no such program in PATH", word.display()))
+}
+
+fn is_program(file: &Path) -> Result<(), String> {
+    let about = std::fs::metadata(file).map_err(|e| e.kind().to_string())?;
+    match about.is_file() && about.permissions().mode() & 0o111 != 0 {
+        true => Ok(()),
+        false => Err("it is no program".into()),
+    }
+}

@@ -1,0 +1,160 @@
+//! Starts one rank.
+
+use super::ready::Ready;
+use super::streams::{Input, Streams};
+use pando_kernel::rank::{self, Setup};
+use pando_launch::{Ending, Order, Share, Stdin, Stream};
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use tokio::net::UnixStream;
+use tokio::task::JoinHandle;
+
+/// As shells have it.
+const NOT_FOUND: u8 = 127;
+const NOT_EXECUTABLE: u8 = 126;
+
+/// A rank that runs, or has run.
+pub struct Rank {
+    /// Its process; 0 if there never was one.
+    pub pid: i32,
+    /// How it ended.
+    pub ended: Option<Ending>,
+    /// Its end has been told: what it said has been said.
+    pub quiet: bool,
+    /// Tasks that read what it writes.
+    pub readers: Vec<JoinHandle<()>>,
+}
+
+impl Rank {
+    /// One whose program could not be started.
+    pub fn never_begun(why: &io::Error) -> Rank {
+        let status = if why.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
+        Rank { pid: 0, ended: Some(Ending::Exit(status)), quiet: false, readers: Vec::new() }
+    }
+
+    /// It has ended, and that has been told.
+    pub fn is_over(&self) -> bool {
+        self.ended.is_some() && self.quiet
+    }
+}
+
+/// Starts it. Gives the connection to its process manager, too.
+pub fn start(
+    order: &Order,
+    place: u32,
+    number: u32,
+    ready: &Ready,
+    streams: &Streams,
+    input: &mut Input,
+) -> io::Result<(Rank, UnixStream)> {
+    let share = &order.nodes[place as usize];
+    let local = number - share.first;
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+    let (mine, stdin) = if wants_input(order, number) { pipe_in()? } else { (None, Stdio::null()) };
+    let (out, stdout) = io::pipe()?;
+    let (err, stderr) = io::pipe()?;
+    let mut command = match order.hold {
+        // It stops itself before it becomes the program.
+        true => {
+            let mut command = Command::new("/proc/self/exe");
+            command.arg0("pando").arg("__hold").arg(&ready.program);
+            command
+        }
+        false => Command::new(&ready.program),
+    };
+    let words: Vec<&OsStr> = order.task.words.iter().map(|w| OsStr::from_bytes(w)).collect();
+    if order.hold {
+        command.args(&words);
+    } else {
+        command.arg0(words[0]).args(&words[1..]);
+    }
+    command.env_clear();
+    for (name, value) in &order.task.environment {
+        command.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
+    }
+    for (name, value) in variables(order, share, number, theirs.as_raw_fd()) {
+        command.env(name, value);
+    }
+    command.stdin(stdin).stdout(stdout).stderr(stderr);
+    let setup = Setup {
+        user: ready.user.clone(),
+        umask: order.task.umask,
+        limits: order.task.limits.clone(),
+        cpus: ready.cpus.get(local as usize).cloned().unwrap_or_default(),
+        directory: ready.directory.clone(),
+        keep: vec![theirs.as_raw_fd()],
+    };
+    rank::prepare(&mut command, setup);
+    // It is waited for by pid: orphans are taken in by the same call.
+    let pid = command.spawn()?.id() as i32;
+    if let Some(mine) = mine {
+        input.attach(number, mine, streams)?;
+    }
+    let readers = vec![
+        streams.read(number, Stream::Out, OwnedFd::from(out))?,
+        streams.read(number, Stream::Err, OwnedFd::from(err))?,
+    ];
+    ours.set_nonblocking(true)?;
+    Ok((Rank { pid, ended: None, quiet: false, readers }, UnixStream::from_std(ours)?))
+}
+
+fn wants_input(order: &Order, rank: u32) -> bool {
+    match order.stdin {
+        Stdin::None => false,
+        Stdin::All => true,
+        Stdin::Rank(only) => only == rank,
+    }
+}
+
+fn pipe_in() -> io::Result<(Option<OwnedFd>, Stdio)> {
+    let (theirs, mine) = io::pipe()?;
+    Ok((Some(mine.into()), theirs.into()))
+}
+
+/// What a rank may want to know: our own names, those of Slurm, which many programs ask for, and those of PMI.
+fn variables(order: &Order, share: &Share, rank: u32, pmi: i32) -> Vec<(&'static str, String)> {
+    let mut shares: Vec<&Share> = order.nodes.iter().filter(|s| s.ranks > 0).collect();
+    shares.sort_by_key(|s| s.first);
+    let names: Vec<&str> = shares.iter().map(|s| s.node.as_str()).collect();
+    let at = shares.iter().position(|s| s.node == share.node).unwrap_or(0);
+    let (job, size, local) = (order.job.to_string(), order.size().to_string(), (rank - share.first).to_string());
+    let (rank, list, directory) =
+        (rank.to_string(), names.join(","), Path::new(OsStr::from_bytes(&order.task.directory)));
+    let directory = directory.display().to_string();
+    let mut all = vec![
+        ("PANDO_JOB_ID", job.clone()),
+        ("PANDO_HEAD", order.nodes[0].node.clone()),
+        ("PANDO_RANK", rank.clone()),
+        ("PANDO_SIZE", size.clone()),
+        ("PANDO_LOCAL_RANK", local.clone()),
+        ("PANDO_LOCAL_SIZE", share.ranks.to_string()),
+        ("PANDO_NODE", share.node.clone()),
+        ("PANDO_NODE_RANK", at.to_string()),
+        ("PANDO_NODES", list.clone()),
+        ("SLURM_JOB_ID", job.clone()),
+        ("SLURM_JOBID", job),
+        ("SLURM_STEP_ID", "0".into()),
+        ("SLURM_PROCID", rank.clone()),
+        ("SLURM_LOCALID", local),
+        ("SLURM_NODEID", at.to_string()),
+        ("SLURM_NTASKS", size.clone()),
+        ("SLURM_NPROCS", size.clone()),
+        ("SLURM_NNODES", names.len().to_string()),
+        ("SLURM_JOB_NUM_NODES", names.len().to_string()),
+        ("SLURM_JOB_NODELIST", list.clone()),
+        ("SLURM_NODELIST", list),
+        ("SLURMD_NODENAME", share.node.clone()),
+        ("SLURM_SUBMIT_DIR", directory),
+        ("PMI_RANK", rank.clone()),
+        ("PMI_ID", rank),
+        ("PMI_SIZE", size),
+        ("PMI_FD", pmi.to_string()),
+    ];
+    all.extend(order.cpus.map(|cpus| ("SLURM_CPUS_PER_TASK", cpus.to_string())));
+    all
+}
