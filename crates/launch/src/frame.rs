@@ -78,7 +78,7 @@ mod tests {
                 .map(|(kind, bytes)| match kind % 3 {
                     0 => Down::Stdin(bytes.clone()),
                     1 => Down::Signal(*kind),
-                    _ => Down::Fenced(vec![(String::from_utf8_lossy(bytes).into(), "v".into())]),
+                    _ => Down::Fenced(vec![(String::from_utf8_lossy(bytes).into(), serde_bytes::ByteBuf::new())]),
                 })
                 .collect();
             let sent: Vec<u8> = downs.iter().flat_map(|d| encode(d).unwrap()).collect();

@@ -17,7 +17,7 @@ mod trial;
 
 pub use frame::{Broken, Frames, MOST, encode};
 pub use head::{Act, Head};
-pub use message::{Ask, Down, Ending, Stream, Tell, Up, Work};
+pub use message::{Ask, Down, Ending, Said, Stream, Tell, Up, Work};
 pub use order::{Environment, Order, Share, Stdin, Task};
 pub use part::{Child, Effect, Event, Part};
 pub use plan::{Candidate, Request, plan};

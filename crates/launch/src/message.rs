@@ -34,6 +34,9 @@ pub struct Work {
     pub cpus: Vec<Vec<u16>>,
 }
 
+/// What is said at a barrier: a name, and bytes.
+pub type Said = (String, serde_bytes::ByteBuf);
+
 /// Down the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Down {
@@ -53,7 +56,7 @@ pub enum Down {
         bytes: u32,
     },
     /// All ranks have come to the barrier; what they said there.
-    Fenced(Vec<(String, String)>),
+    Fenced(Vec<Said>),
     /// Everything ends at once.
     Kill,
     /// Nothing; the link lives.
@@ -96,7 +99,7 @@ pub enum Up {
         how: Ending,
     },
     /// All ranks here and below have come to the barrier, and this is what they say.
-    Fence(Vec<(String, String)>),
+    Fence(Vec<Said>),
     /// A rank wants the job to end (MPI_Abort).
     Abort {
         /// The rank.

@@ -1,6 +1,6 @@
 //! A node's part in a job: what comes from above goes down, what comes from below goes up, added up where that can be done.
 
-use crate::message::{Down, Up};
+use crate::message::{Down, Said, Up};
 use crate::order::{Order, Stdin};
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ pub struct Part {
     place: u32,
     below: Vec<Below>,
     said_ready: bool,
-    said: Vec<(String, String)>,
+    said: Vec<Said>,
     bytes: usize,
     taken: u64,
     orphan: bool,

@@ -2,7 +2,9 @@
 //! Balaji, Buntinas, Goodell, Gropp, Krishna, Lusk and Thakur, 2010). One server for the ranks of a node; what they put into the common space is
 //! told at barriers.
 
+use crate::message::Said;
 use crate::order::Share;
+use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Bounds that ranks are told: bytes of a name of the space, of a key, of a value.
@@ -20,7 +22,7 @@ pub enum Reply {
     /// This line goes to a rank.
     Line(u32, String),
     /// All ranks of this node have come to the barrier.
-    Fence(Vec<(String, String)>),
+    Fence(Vec<Said>),
     /// A rank ends the job.
     Abort(u32, u8),
 }
@@ -32,7 +34,7 @@ pub struct Server {
     name: String,
     space: BTreeMap<String, String>,
     bytes: usize,
-    fresh: Vec<(String, String)>,
+    fresh: Vec<Said>,
     at_barrier: BTreeSet<u32>,
     /// Ranks that have begun, and not finished.
     inside: BTreeSet<u32>,
@@ -141,7 +143,7 @@ impl Server {
             return Err("too_long");
         }
         self.keep(key, value)?;
-        self.fresh.push(((*key).to_owned(), (*value).to_owned()));
+        self.fresh.push(((*key).to_owned(), ByteBuf::from(value.as_bytes())));
         Ok(())
     }
 
@@ -162,10 +164,10 @@ impl Server {
     }
 
     /// All ranks of the job are at the barrier; what they have said.
-    pub fn fenced(&mut self, said: &[(String, String)]) -> Vec<Reply> {
+    pub fn fenced(&mut self, said: &[Said]) -> Vec<Reply> {
         for (key, value) in said {
             // What finds no room is missing: who asks for it is told.
-            let _ = self.keep(key, value);
+            let _ = std::str::from_utf8(value).map(|value| self.keep(key, value));
         }
         let out = |rank| Reply::Line(rank, "cmd=barrier_out rc=0\n".into());
         std::mem::take(&mut self.at_barrier).into_iter().map(out).collect()

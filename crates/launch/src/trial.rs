@@ -36,7 +36,7 @@ impl Launcher {
         if self.barriers > 0 && chance.below(2) == 0 {
             self.barriers -= 1;
             self.waits = true;
-            return Some(Up::Fence(vec![(format!("{}", self.place), "x".into())]));
+            return Some(Up::Fence(vec![(format!("{}", self.place), serde_bytes::ByteBuf::new())]));
         }
         let place = self.place;
         let living: Vec<usize> = (0..self.ranks.len()).filter(|i| !self.ranks[*i].3).collect();

@@ -2,7 +2,7 @@
 
 use super::{Teller, Told};
 use pando_launch::pmi::{MOST_LINE, Reply, Server};
-use pando_launch::{Order, Share, Up};
+use pando_launch::{Order, Said, Share, Up};
 use std::collections::BTreeMap;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
@@ -48,7 +48,7 @@ impl Manager {
     }
 
     /// All ranks of the job have come to the barrier.
-    pub fn fenced(&mut self, said: &[(String, String)]) {
+    pub fn fenced(&mut self, said: &[Said]) {
         let replies = self.server.fenced(said);
         self.do_all(replies);
     }
