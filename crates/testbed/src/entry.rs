@@ -1,4 +1,4 @@
-//! Stepping into a node: its network namespace, its control groups, its CPU, its environment.
+//! Stepping into a node: its network namespace, its host name, its control groups, its CPU, its environment.
 
 use crate::cgroup;
 use crate::error::{Context, Error, Result};
@@ -19,6 +19,7 @@ use std::process::{Command, Output};
 pub struct Entry {
     user: Option<File>,
     network: OwnedFd,
+    name: OwnedFd,
     doors: Vec<File>,
     cpu: Option<usize>,
 }
@@ -34,18 +35,27 @@ impl Entry {
         if network.metadata().at("look at", &path)?.ino() != inode {
             return Err(Error::HolderGone(plan.name.clone()));
         }
+        let path = PathBuf::from(format!("/proc/{}/fd/{}", holding.pid, holding.names[index]));
+        let name = File::open(&path).at("open the UTS namespace", &path)?;
         let user = if plan.user_namespace { user_namespace(holding.pid)? } else { None };
         let cpu = affinity::allowed(holding.pid).ok().and_then(|cpus| seat::of(&plan.shape, index, &cpus));
-        Ok(Entry { user, network: network.into(), doors: cgroup::doors(&plan.node_cgroups(node)), cpu })
+        Ok(Entry {
+            user,
+            network: network.into(),
+            name: name.into(),
+            doors: cgroup::doors(&plan.node_cgroups(node)),
+            cpu,
+        })
     }
 
     /// For the holder itself, which has the namespace open and is in the right user namespace.
-    pub fn inside(plan: &Plan, node: &str, network: &OwnedFd) -> Result<Entry> {
+    pub fn inside(plan: &Plan, node: &str, (network, name): (&OwnedFd, &OwnedFd)) -> Result<Entry> {
         let network = network.try_clone().context("duplicate a namespace descriptor")?;
+        let name = name.try_clone().context("duplicate a namespace descriptor")?;
         let cpu = affinity::allowed(0)
             .ok()
             .and_then(|cpus| plan.index(node).ok().and_then(|i| seat::of(&plan.shape, i, &cpus)));
-        Ok(Entry { user: None, network, doors: cgroup::doors(&plan.node_cgroups(node)), cpu })
+        Ok(Entry { user: None, network, name, doors: cgroup::doors(&plan.node_cgroups(node)), cpu })
     }
 
     /// Steps in, for good. Async-signal-safe: allocates nothing, so it may run between fork and exec.
@@ -57,7 +67,8 @@ impl Entry {
         if let Some(user) = &self.user {
             sys::setns(user.as_raw_fd(), libc::CLONE_NEWUSER)?;
         }
-        sys::setns(self.network.as_raw_fd(), libc::CLONE_NEWNET)
+        sys::setns(self.network.as_raw_fd(), libc::CLONE_NEWNET)?;
+        sys::setns(self.name.as_raw_fd(), libc::CLONE_NEWUTS)
     }
 
     /// Makes a command start inside.

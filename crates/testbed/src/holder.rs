@@ -150,8 +150,8 @@ impl Holder {
         let socket = plan.dir.join("holder.sock");
         let listener = UnixListener::bind(&socket).at("listen on", &socket)?;
         std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o600)).at("protect", &socket)?;
-        let networks = network.namespaces()?;
-        write_json(&plan.dir.join("holder.json"), &Holding { pid, start_time, networks })?;
+        let (networks, names) = (network.namespaces()?, network.names());
+        write_json(&plan.dir.join("holder.json"), &Holding { pid, start_time, networks, names })?;
         let n = plan.shape.nodes;
         Ok(Holder { plan, network, listener, signals, owner, daemons: vec![None; n], ended: vec![None; n] })
     }

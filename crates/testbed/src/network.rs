@@ -20,6 +20,8 @@ const CAP_NET_RAW: u32 = 13;
 /// The network, as the holder has it.
 pub struct Network {
     nodes: Vec<OwnedFd>,
+    /// Namespaces in which each node has its own host name.
+    names: Vec<OwnedFd>,
     /// The bridge's port of each node: the end of its wire, or of the wire behind the relay.
     ports: Vec<String>,
     cut: Vec<bool>,
@@ -42,9 +44,12 @@ impl Network {
     pub fn build(plan: &Plan) -> Result<Network> {
         // First, because nobody but the machine's root could come back to the machine's own.
         sys::unshare(libc::CLONE_NEWNET).context("make the bridge's network namespace")?;
-        let nodes = (0..plan.shape.nodes).map(|_| new_namespace()).collect::<Result<Vec<_>>>()?;
+        let network = || new_namespace(libc::CLONE_NEWNET, "net", || Ok(()));
+        let nodes = (0..plan.shape.nodes).map(|_| network()).collect::<Result<Vec<_>>>()?;
+        let named = |name: String| new_namespace(libc::CLONE_NEWUTS, "uts", || sys::set_host_name(&name));
+        let names = plan.nodes().into_iter().map(named).collect::<Result<Vec<_>>>()?;
         let ports = Vec::new();
-        let mut network = Network { cut: vec![false; nodes.len()], nodes, ports, ambient: plan.user_namespace };
+        let mut network = Network { cut: vec![false; nodes.len()], nodes, names, ports, ambient: plan.user_namespace };
         network.wires()?;
         network.addresses()?;
         if let Some(ms) = plan.shape.delay_ms {
@@ -66,9 +71,14 @@ impl Network {
         self.nodes.iter().map(|fd| Ok((fd.as_raw_fd(), inode(fd).context("look at a namespace")?))).collect()
     }
 
-    /// A node's namespace.
-    pub fn namespace(&self, node: usize) -> &OwnedFd {
-        &self.nodes[node]
+    /// The descriptor of each node's host name.
+    pub fn names(&self) -> Vec<i32> {
+        self.names.iter().map(AsRawFd::as_raw_fd).collect()
+    }
+
+    /// A node's namespaces: network, and host name.
+    pub fn namespace(&self, node: usize) -> (&OwnedFd, &OwnedFd) {
+        (&self.nodes[node], &self.names[node])
     }
 
     /// Which nodes are cut off.
@@ -172,12 +182,14 @@ impl Network {
     }
 }
 
-/// A new network namespace that nobody is in. The calling thread visits it and comes back.
-fn new_namespace() -> Result<OwnedFd> {
-    let here = || File::open("/proc/thread-self/ns/net").context("open the network namespace");
+/// A new namespace that nobody is in. The calling thread visits it, does something there, and comes back.
+fn new_namespace(kind: libc::c_int, name: &str, there: impl FnOnce() -> std::io::Result<()>) -> Result<OwnedFd> {
+    let here = || File::open(format!("/proc/thread-self/ns/{name}")).context(format!("open the {name} namespace"));
     let back = here()?;
-    sys::unshare(libc::CLONE_NEWNET).context("make a network namespace")?;
-    let new = here()?;
-    sys::setns(back.as_raw_fd(), libc::CLONE_NEWNET).context("return to the network namespace")?;
-    Ok(new.into())
+    sys::unshare(kind).context(format!("make a {name} namespace"))?;
+    let new = here();
+    let done = there();
+    sys::setns(back.as_raw_fd(), kind).context(format!("return to the {name} namespace"))?;
+    done.context(format!("in a new {name} namespace"))?;
+    Ok(new?.into())
 }

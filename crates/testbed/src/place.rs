@@ -77,6 +77,8 @@ pub struct Holding {
     pub start_time: u64,
     /// For each node the holder's descriptor of its network namespace, and that namespace's inode.
     pub networks: Vec<(i32, u64)>,
+    /// For each node the holder's descriptor of the namespace with its host name.
+    pub names: Vec<i32>,
 }
 
 /// The port on which every node listens, in its own network namespace.

@@ -40,6 +40,12 @@ pub fn unshare(kinds: libc::c_int) -> io::Result<()> {
     check(unsafe { libc::unshare(kinds) }).map(drop)
 }
 
+/// Names the host, as all processes of this UTS namespace see it.
+pub fn set_host_name(name: &str) -> io::Result<()> {
+    // SAFETY: the kernel reads as many bytes as the name has.
+    check(unsafe { libc::sethostname(name.as_ptr().cast(), name.len()) }).map(drop)
+}
+
 /// A new session, so that no terminal's Ctrl-C reaches us. Async-signal-safe.
 pub fn setsid() -> io::Result<()> {
     // SAFETY: takes nothing.
