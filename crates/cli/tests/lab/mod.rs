@@ -177,6 +177,10 @@ impl Daemon {
         self.child.as_ref().unwrap().id()
     }
 
+    pub fn child_lives(&self) -> bool {
+        self.child.is_some()
+    }
+
     /// Kill -9.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
