@@ -365,9 +365,21 @@ pub struct ParallelOptions {
     /// Ranks are stopped before they begin; SIGCONT to this command lets them.
     #[arg(long)]
     pub hold: bool,
+    /// Send the program's file along: to nodes where it is missing or another one, unless it is the system's (auto); to all that have not got it with an
+    /// earlier job (always, as if nothing follows); to nobody (never).
+    #[arg(long, value_name = "WHEN", value_enum, num_args = 0..=1, require_equals = true, default_value = "auto", default_missing_value = "always")]
+    pub bcast: Bcast,
     /// The directory where ranks begin.
     #[arg(short = 'D', long, value_name = "DIR")]
     pub chdir: Option<PathBuf>,
+}
+
+/// When the program's file goes along.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Bcast {
+    Auto,
+    Always,
+    Never,
 }
 
 /// What is said of one program that may move.

@@ -98,6 +98,7 @@ impl Head {
                 false => out.push(Act::Tell(Tell::Output { place, rank, stream, bytes })),
             },
             Up::StdinTaken(bytes) => out.push(Act::Tell(Tell::StdinTaken(bytes))),
+            Up::Want(upto) => out.push(Act::Tell(Tell::Want(upto))),
             Up::Fence(said) => out.push(Act::Down(Down::Fenced(said))),
             Up::Gone => {
                 self.over = true;
@@ -121,6 +122,7 @@ impl Head {
             Ask::Signal(_) if !self.begun => self.kill(&mut out),
             Ask::Signal(number) => out.push(Act::Down(Down::Signal(number))),
             Ask::Taken { place, bytes } => out.push(Act::Down(Down::Taken { place, bytes })),
+            Ask::Piece { index, bytes } => out.push(Act::Down(Down::Piece { index, bytes })),
             Ask::Kill => self.kill(&mut out),
         }
         out

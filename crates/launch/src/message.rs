@@ -30,6 +30,8 @@ pub struct Work {
     pub place: u32,
     /// The order.
     pub order: Order,
+    /// For a launcher: the program came with the job, and is open as descriptor 3.
+    pub came: bool,
     /// For a launcher: the CPUs of each of its ranks. Empty: as they come.
     pub cpus: Vec<Vec<u16>>,
 }
@@ -57,6 +59,14 @@ pub enum Down {
     },
     /// All ranks have come to the barrier; what they said there.
     Fenced(Vec<Said>),
+    /// A piece of the program.
+    Piece {
+        /// Which.
+        index: u32,
+        /// Its bytes.
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+    },
     /// Everything ends at once.
     Kill,
     /// Nothing; the link lives.
@@ -100,6 +110,8 @@ pub enum Up {
     },
     /// All ranks here and below have come to the barrier, and this is what they say.
     Fence(Vec<Said>),
+    /// The program is wanted here or below: its pieces up to this one may come.
+    Want(u32),
     /// A rank wants the job to end (MPI_Abort).
     Abort {
         /// The rank.
@@ -136,6 +148,14 @@ pub enum Ask {
         /// Bytes.
         bytes: u32,
     },
+    /// A piece of the program.
+    Piece {
+        /// Which.
+        index: u32,
+        /// Its bytes.
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+    },
     /// Everything ends at once.
     Kill,
 }
@@ -166,6 +186,8 @@ pub enum Tell {
     },
     /// So many bytes of standard input have been taken.
     StdinTaken(u64),
+    /// The program is wanted: its pieces up to this one may come.
+    Want(u32),
     /// A rank has not ended well.
     Ended {
         /// The node.

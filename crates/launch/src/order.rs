@@ -1,5 +1,6 @@
 //! What is to be run, and where: the same for all of a job's nodes.
 
+use crate::program::Program;
 use serde::{Deserialize, Serialize};
 
 /// Most nodes of a job, most of its ranks, and bytes of a node's name.
@@ -71,6 +72,8 @@ pub struct Order {
     pub window: u32,
     /// Ranks are stopped before they begin.
     pub hold: bool,
+    /// The program's file, which goes along to those who want it.
+    pub program: Option<Program>,
 }
 
 impl Order {
@@ -92,6 +95,7 @@ impl Order {
         }
         all((1..=MOST_RANKS).contains(&next), "number of ranks")?;
         all(!matches!(self.stdin, Stdin::Rank(r) if u64::from(r) >= next), "rank that gets standard input")?;
+        all(self.program.as_ref().is_none_or(Program::is_sound), "the program's pieces")?;
         let sound = |bytes: &[u8]| !bytes.contains(&0);
         let variables = self.task.environment.iter();
         let named = variables.clone().all(|(name, _)| !name.is_empty() && !name.contains(&b'='));
@@ -157,6 +161,7 @@ pub(crate) mod tests {
             stdin: Stdin::Rank(0),
             window: 1 << 16,
             hold: false,
+            program: None,
         }
     }
 

@@ -189,7 +189,8 @@ impl Part {
                 self.fence(out);
             }
             Up::Gone => self.gone(child, None, out),
-            Up::Beat => {}
+            // Pieces go from link to link, and that is the driver's.
+            Up::Beat | Up::Want(_) => {}
         }
         Ok(())
     }
@@ -242,7 +243,7 @@ impl Part {
                 Child::Launcher => *place == self.place,
                 Child::Place(at) => *place == at || self.order.towards(at, *place).is_some(),
             },
-            Down::Beat => false,
+            Down::Beat | Down::Piece { .. } => false,
             _ => true,
         };
         self.killed |= down == Down::Kill;

@@ -1,6 +1,7 @@
 //! Which nodes a job gets, and which ranks each of them runs.
 
 use crate::order::{Share, Stdin, Task};
+use crate::program::Program;
 use serde::{Deserialize, Serialize};
 
 /// What the user wants to run.
@@ -26,6 +27,8 @@ pub struct Request {
     pub grace_ms: u64,
     /// Ranks are stopped before they begin.
     pub hold: bool,
+    /// The program's file, if it goes along.
+    pub program: Option<Program>,
 }
 
 /// A node that takes ranks.
@@ -151,6 +154,7 @@ mod tests {
             kill_on_bad: true,
             grace_ms: 0,
             hold: false,
+            program: None,
         }
     }
 

@@ -162,6 +162,8 @@ pub struct Jobs {
     pub arity: u8,
     /// Milliseconds after which a node of which nothing is heard is lost, and the job with it.
     pub lost_after_ms: u64,
+    /// Megabytes of programs that came with jobs and are kept.
+    pub cache_mb: u64,
 }
 
 /// `[moves]`.
@@ -309,7 +311,7 @@ impl Default for Fabric {
 
 impl Default for Jobs {
     fn default() -> Self {
-        Jobs { accept: true, from: Vec::new(), root: false, arity: 8, lost_after_ms: 10_000 }
+        Jobs { accept: true, from: Vec::new(), root: false, arity: 8, lost_after_ms: 10_000, cache_mb: 2048 }
     }
 }
 

@@ -119,6 +119,8 @@ impl Node {
             return Err(DaemonError::Name { is: name, given });
         }
         let writer = doing("the thread that writes files", Writer::start())?;
+        let (next, programs) = (place.state.join("jobs.next"), place.state.join("programs"));
+        let numbers = jobs::Jobs::open(next, programs, config.jobs.cache_mb, writer.clone());
         let cluster = Cluster::open(&name, addr, &config.membership, place.members(), writer.clone());
         let mut boot = [0; 8];
         pando_wire::token::random(&mut boot);
@@ -134,7 +136,7 @@ impl Node {
             tokens: Tokens::open(place.state.join("tokens.json")),
             engine: Engine::new(now_ms()),
             slots: Slots::open(place.state.join("guests.json"), writer.clone()),
-            jobs: doing("the numbers of jobs", jobs::Jobs::open(place.state.join("jobs.next"), writer.clone()))?,
+            jobs: doing("the numbers of jobs", numbers)?,
             writer,
             links: Links::default(),
             fabric: fabric::Part::default(),

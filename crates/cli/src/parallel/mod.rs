@@ -3,6 +3,7 @@
 
 mod input;
 mod output;
+mod program;
 mod signals;
 
 use crate::args::RunOptions;
@@ -12,6 +13,7 @@ use pando_kernel::rank;
 use pando_launch::{Ask, Ending, Frames, Request, Share, Stdin, Task, Tell, encode};
 use pando_node::client::{Client, ClientError};
 use pando_node::sys;
+use program::Source;
 use serde_bytes::ByteBuf;
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
@@ -52,8 +54,8 @@ pub fn run(client: &Client, options: &RunOptions) -> i32 {
         eprintln!("pando: {why}; nothing was started");
         NOT_STARTED
     };
-    let request = match request(options) {
-        Ok(request) => request,
+    let (request, source) = match request(options) {
+        Ok(made) => made,
         Err(why) => return fail(&why),
     };
     let printer = match Printer::new(&options.parallel) {
@@ -70,8 +72,8 @@ pub fn run(client: &Client, options: &RunOptions) -> i32 {
     let line = Line(Arc::new(Mutex::new(writer)));
     signals::pass_on(signals, line.clone());
     let input = (request.stdin != Stdin::None).then(|| Input::start(line.clone()));
-    let mut job =
-        Job { printer, input, line, nodes: Vec::new(), begun: false, hold: request.hold, ended: Ended::default() };
+    let (nodes, hold) = (Vec::new(), request.hold);
+    let mut job = Job { printer, input, line, source, nodes, begun: false, hold, ended: Ended::default() };
     let status = match job.follow(stream) {
         Ok(()) => job.ended.status(job.size() == 1),
         Err(e) => {
@@ -95,7 +97,7 @@ fn open(client: &Client, request: &Request) -> Result<UnixStream, ClientError> {
 }
 
 /// What the user has said, and what a shell would hand on.
-fn request(options: &RunOptions) -> Result<Request, String> {
+fn request(options: &RunOptions) -> Result<(Request, Option<Source>), String> {
     let p = &options.parallel;
     let bytes = |text: &OsStr| ByteBuf::from(text.as_bytes());
     let directory = match &p.chdir {
@@ -111,7 +113,8 @@ fn request(options: &RunOptions) -> Result<Request, String> {
     let mut environment: Vec<(ByteBuf, ByteBuf)> = environment.map(|(n, v)| (bytes(&n), bytes(&v))).collect();
     environment.retain(|(n, _)| n.as_slice() != b"PWD");
     environment.push((ByteBuf::from("PWD"), bytes(directory.as_os_str())));
-    Ok(Request {
+    let source = Source::find(&options.command[0], &directory, p.bcast)?;
+    let request = Request {
         ranks: p.ranks,
         nodes: p.node_count,
         per_node: p.per_node,
@@ -128,7 +131,9 @@ fn request(options: &RunOptions) -> Result<Request, String> {
         kill_on_bad: p.kill_on_bad_exit != Some(0),
         grace_ms: p.wait.map_or(2000, |s| s.saturating_mul(1000)),
         hold: p.hold,
-    })
+        program: source.as_ref().map(|s| s.program.clone()),
+    };
+    Ok((request, source))
 }
 
 /// How it ended.
@@ -161,6 +166,7 @@ struct Job {
     printer: Printer,
     input: Option<Input>,
     line: Line,
+    source: Option<Source>,
     nodes: Vec<Share>,
     begun: bool,
     hold: bool,
@@ -216,6 +222,13 @@ impl Job {
             Tell::Output { place, rank, stream, bytes } => {
                 self.printer.output(rank, stream, &bytes);
                 self.line.ask(&Ask::Taken { place, bytes: bytes.len() as u32 });
+            }
+            Tell::Want(upto) => {
+                if let Some(Err(why)) = self.source.as_mut().map(|source| source.send(upto, &self.line)) {
+                    self.ended.fatal.get_or_insert(NOT_STARTED);
+                    self.printer.say(&format!("{why}; nothing was started"));
+                    self.line.ask(&Ask::Kill);
+                }
             }
             Tell::StdinTaken(bytes) => _ = self.input.as_ref().map(|input| input.taken(bytes)),
             Tell::Ended { node, rank, how, fatal } => {

@@ -1,12 +1,15 @@
 //! Parallel jobs: this node's part in each ([`part`]), as one of its nodes ([`member`]) or as the one that the user's command speaks to ([`head`]).
 //! What is decided is in crates/launch; here are its links, processes and clocks.
 
+mod cache;
+mod goods;
 pub mod head;
 mod link;
 pub mod member;
 mod part;
 mod sweep;
 
+use self::cache::Cache;
 use crate::daemon::Node;
 use crate::events::now_ms;
 use crate::place::replace_file;
@@ -26,6 +29,8 @@ pub struct Jobs {
     inner: Mutex<Inner>,
     file: PathBuf,
     writer: Arc<Writer>,
+    /// Programs that came with jobs.
+    cache: Arc<Cache>,
 }
 
 struct Inner {
@@ -48,12 +53,13 @@ impl Drop for Entry {
 }
 
 impl Jobs {
-    /// With the numbers that were set aside in this file.
-    pub fn open(file: PathBuf, writer: Arc<Writer>) -> io::Result<Jobs> {
+    /// With the numbers that were set aside in this file, and the programs in that directory.
+    pub fn open(file: PathBuf, programs: PathBuf, cache_mb: u64, writer: Arc<Writer>) -> io::Result<Jobs> {
         let next = std::fs::read_to_string(&file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(1);
         let set_aside = next + BLOCK;
         replace_file(&file, set_aside.to_string().as_bytes())?;
-        Ok(Jobs { inner: Mutex::new(Inner { next, set_aside, all: BTreeMap::new() }), file, writer })
+        let cache = Arc::new(Cache::open(programs, cache_mb << 20));
+        Ok(Jobs { inner: Mutex::new(Inner { next, set_aside, all: BTreeMap::new() }), file, writer, cache })
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

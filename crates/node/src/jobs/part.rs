@@ -1,11 +1,14 @@
-//! Drives this node's part in a job: links to the nodes below it, and its own launcher.
+//! Drives this node's part in a job: links to the nodes below it, its own launcher, and the program that goes along.
 
+use super::goods::{Goods, News};
 use super::link::{Said, talk};
 use super::sweep;
 use crate::daemon::Node;
 use crate::{helper, peers};
 use pando_launch::{Child, Down, Effect, Event, Frames, Order, Part, Up, Work, encode};
 use pando_wire::SNI_JOB;
+use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -22,126 +25,229 @@ const ENDS_WITHIN: Duration = Duration::from_secs(5);
 /// What a child says; or why nothing is heard of it any more.
 type Heard = (usize, Result<Up, String>);
 
-/// Runs it to its end. `downs`: what the parent says, closed when it is lost.
-pub async fn run(node: &Arc<Node>, order: Arc<Order>, place: u32, mut downs: Receiver<Down>, ups: UnboundedSender<Up>) {
-    let mut part = Part::new(order.clone(), place);
-    let (hear, mut heard) = channel::<Heard>(WAITING);
-    let mut links: Vec<Option<UnboundedSender<Down>>> = Vec::new();
-    for (at, child) in part.children().into_iter().enumerate() {
-        let (sender, queue) = unbounded_channel();
-        links.push(Some(sender));
-        let silence = (child != Child::Launcher).then(|| Duration::from_millis(node.config.jobs.lost_after_ms));
-        let said = Said { queue, beat: Down::Beat, silence };
-        tokio::spawn(below(node.clone(), order.clone(), place, (at, child), said, hear.clone()));
-    }
-    let mut has_parent = true;
-    while !part.is_over() {
-        let event = tokio::select! {
-            down = downs.recv(), if has_parent => match down {
-                Some(down) => Event::Down(down),
-                None => {
-                    has_parent = false;
-                    Event::ParentLost
-                }
-            },
-            Some((at, heard)) = heard.recv() => {
-                if !matches!(heard, Ok(Up::Beat | Up::Output { .. } | Up::StdinTaken(_) | Up::Ready | Up::Fence(_) | Up::Ended { .. })) {
-                    tracing::debug!("jobs: job {} of {}: child {at}: {heard:?}", order.job, order.nodes[0].node);
-                }
-                if matches!(heard, Ok(Up::Gone) | Err(_)) {
-                    // Its link is closed when nobody can say anything on it.
-                    links[at] = None;
-                }
-                match heard {
-                    Ok(up) => Event::Up(at, up),
-                    Err(why) => Event::ChildLost(at, why),
-                }
-            }
-        };
-        let effects = part.step(event).or_else(|(at, why)| {
-            links[at] = None;
-            part.step(Event::ChildLost(at, why))
-        });
-        for effect in effects.unwrap_or_default() {
-            match effect {
-                Effect::Up(up) => _ = ups.send(up),
-                Effect::Down(at, down) => _ = links[at].as_ref().map(|link| link.send(down)),
-            }
-        }
-    }
-}
-
-async fn below(
+/// One child's link.
+struct Below {
     node: Arc<Node>,
     order: Arc<Order>,
     place: u32,
-    (at, child): (usize, Child),
+    at: usize,
     said: Said<Down>,
     hear: Sender<Heard>,
-) {
-    let why = match child {
-        Child::Launcher => launcher(&node, &order, place, at, said, &hear).await,
-        Child::Place(place) => member(&node, &order, place, at, said, &hear).await,
+}
+
+struct Driver {
+    order: Arc<Order>,
+    place: u32,
+    part: Part,
+    links: Vec<Option<UnboundedSender<Down>>>,
+    goods: Option<Goods>,
+    /// The launcher, as long as it waits for the program.
+    waits: Option<Below>,
+    ups: UnboundedSender<Up>,
+    /// What happens next, in the launcher's name.
+    events: VecDeque<Event>,
+}
+
+/// Runs it to its end. `downs`: what the parent says, closed when it is lost.
+pub async fn run(node: &Arc<Node>, order: Arc<Order>, place: u32, mut downs: Receiver<Down>, ups: UnboundedSender<Up>) {
+    let part = Part::new(order.clone(), place);
+    let children = part.children();
+    let goods = tokio::task::block_in_place(|| Goods::new(&node.jobs.cache, &order, &children));
+    let (hear, mut heard) = channel::<Heard>(WAITING);
+    let mut driver = Driver {
+        order: order.clone(),
+        place,
+        part,
+        links: Vec::new(),
+        goods,
+        waits: None,
+        ups,
+        events: VecDeque::new(),
     };
-    let why = why.unwrap_or_else(|e| e.to_string());
-    let _ = hear.send((at, Err(why))).await;
-}
-
-async fn member(
-    node: &Arc<Node>,
-    order: &Arc<Order>,
-    place: u32,
-    at: usize,
-    said: Said<Down>,
-    hear: &Sender<Heard>,
-) -> io::Result<String> {
-    let name = &order.nodes[place as usize].node;
-    let known = node.cluster.members().into_iter().find(|m| m.name == *name);
-    let member = known.ok_or_else(|| io::Error::other(format!("{} does not know it", node.name())))?;
-    let stream = peers::connect(node, &member, SNI_JOB).await?;
-    speak(stream, order, place, Vec::new(), at, said, hear).await
-}
-
-async fn launcher(
-    node: &Arc<Node>,
-    order: &Arc<Order>,
-    place: u32,
-    at: usize,
-    said: Said<Down>,
-    hear: &Sender<Heard>,
-) -> io::Result<String> {
-    let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
-    let mut child = helper::spawn_launcher(node, OwnedFd::from(theirs))?;
-    ours.set_nonblocking(true)?;
-    let stream = UnixStream::from_std(ours)?;
-    let ended = speak(stream, order, place, Vec::new(), at, said, hear).await;
-    let clean = match tokio::time::timeout(ENDS_WITHIN, child.wait()).await {
-        Ok(status) => status.is_ok_and(|s| s.success()),
-        Err(_) => {
-            let _ = child.start_kill();
-            let _ = child.wait().await;
-            false
+    for (at, child) in children.into_iter().enumerate() {
+        let (sender, queue) = unbounded_channel();
+        driver.links.push(Some(sender));
+        let silence = (child != Child::Launcher).then(|| Duration::from_millis(node.config.jobs.lost_after_ms));
+        let said = Said { queue, beat: Down::Beat, silence };
+        let below = Below { node: node.clone(), order: order.clone(), place, at, said, hear: hear.clone() };
+        match child {
+            Child::Launcher => driver.waits = Some(below),
+            Child::Place(place) => drop(tokio::spawn(below.member(place))),
         }
-    };
-    if !clean {
-        let (head, job) = (order.nodes[0].node.clone(), order.job);
-        tokio::task::spawn_blocking(move || sweep::sweep(&head, job)).await.ok();
-        return Ok("the process that started its ranks was killed".into());
     }
-    ended
+    driver.begin();
+    let mut has_parent = true;
+    while !driver.part.is_over() {
+        if let Some(event) = driver.events.pop_front() {
+            driver.feed(event);
+            continue;
+        }
+        tokio::select! {
+            down = downs.recv(), if has_parent => match down {
+                Some(Down::Piece { index, bytes }) => driver.piece(index, &bytes),
+                Some(down) => driver.feed(Event::Down(down)),
+                None => {
+                    has_parent = false;
+                    driver.feed(Event::ParentLost);
+                }
+            },
+            Some((at, heard)) = heard.recv() => match heard {
+                Ok(Up::Want(upto)) => driver.wanted(at, upto),
+                Ok(up) => {
+                    if up == Up::Gone {
+                        // Its link is closed when nobody can say anything on it.
+                        driver.links[at] = None;
+                    }
+                    driver.feed(Event::Up(at, up));
+                }
+                Err(why) => {
+                    driver.links[at] = None;
+                    driver.feed(Event::ChildLost(at, why));
+                }
+            },
+        }
+    }
 }
 
-async fn speak<S: AsyncRead + AsyncWrite + Unpin>(
-    mut stream: S,
-    order: &Arc<Order>,
-    place: u32,
-    cpus: Vec<Vec<u16>>,
-    at: usize,
-    said: Said<Down>,
-    hear: &Sender<Heard>,
-) -> io::Result<String> {
-    let work = Work { place, order: (**order).clone(), cpus };
-    stream.write_all(&encode(&work).map_err(io::Error::other)?).await?;
-    stream.flush().await?;
-    Ok(talk(stream, Frames::default(), said, hear, |up| (at, Ok(up))).await)
+impl Driver {
+    /// The launcher begins when there is something to launch.
+    fn begin(&mut self) {
+        match &mut self.goods {
+            Some(goods) if !goods.is_here() && self.waits.is_some() => {
+                let news = goods.want();
+                self.heed(news);
+            }
+            _ => self.launch(),
+        }
+    }
+
+    fn launch(&mut self) {
+        let Some(below) = self.waits.take() else { return };
+        match self.goods.as_ref().and_then(Goods::file).transpose() {
+            Ok(program) => drop(tokio::spawn(below.launcher(program))),
+            Err(e) => {
+                self.waits = Some(below);
+                self.refuse(format!("the program's file: {e}"));
+            }
+        }
+    }
+
+    fn piece(&mut self, index: u32, bytes: &[u8]) {
+        let Some(goods) = &mut self.goods else { return };
+        let news = tokio::task::block_in_place(|| goods.came(index, bytes));
+        let is_here = goods.is_here();
+        self.heed(news);
+        if is_here {
+            self.launch();
+        }
+    }
+
+    fn wanted(&mut self, at: usize, upto: u32) {
+        let Some(goods) = &mut self.goods else { return };
+        let news = tokio::task::block_in_place(|| goods.receiver(at, upto));
+        self.heed(news);
+    }
+
+    fn heed(&mut self, news: News) {
+        if let Some(upto) = news.ask {
+            let _ = self.ups.send(Up::Want(upto));
+        }
+        for (at, down) in news.send {
+            self.tell(at, down);
+        }
+        if let Some(why) = news.fails {
+            self.refuse(why);
+        }
+    }
+
+    fn tell(&self, at: usize, down: Down) {
+        let _ = self.links[at].as_ref().map(|link| link.send(down));
+    }
+
+    /// This node can't do its part.
+    fn refuse(&mut self, why: String) {
+        let refused = Up::Refused { place: self.place, why };
+        match self.waits.take() {
+            // As if the launcher had said so: it never will.
+            Some(below) => self.events.extend([Event::Up(below.at, refused), Event::Up(below.at, Up::Gone)]),
+            None => _ = self.ups.send(refused),
+        }
+        self.goods = None;
+    }
+
+    fn feed(&mut self, event: Event) {
+        let effects = self.part.step(event).or_else(|(at, why)| {
+            self.links[at] = None;
+            tracing::warn!("jobs: job {} of {}: a child is cut off: {why}", self.order.job, self.order.nodes[0].node);
+            self.part.step(Event::ChildLost(at, why))
+        });
+        for effect in effects.unwrap_or_default() {
+            match effect {
+                Effect::Up(up) => _ = self.ups.send(up),
+                Effect::Down(at, Down::Kill) if self.waits.as_ref().is_some_and(|w| w.at == at) => {
+                    self.waits = None;
+                    self.events.push_back(Event::Up(at, Up::Gone));
+                }
+                Effect::Down(at, down) => self.tell(at, down),
+            }
+        }
+    }
+}
+
+impl Below {
+    async fn member(self, place: u32) {
+        let (hear, at) = (self.hear.clone(), self.at);
+        let why = self.speak_to_member(place).await.unwrap_or_else(|e| e.to_string());
+        let _ = hear.send((at, Err(why))).await;
+    }
+
+    async fn launcher(self, program: Option<File>) {
+        let (hear, at) = (self.hear.clone(), self.at);
+        let why = self.speak_to_launcher(program).await.unwrap_or_else(|e| e.to_string());
+        let _ = hear.send((at, Err(why))).await;
+    }
+
+    async fn speak_to_member(self, place: u32) -> io::Result<String> {
+        let (node, name) = (&self.node, &self.order.nodes[place as usize].node);
+        let known = node.cluster.members().into_iter().find(|m| m.name == *name);
+        let member = known.ok_or_else(|| io::Error::other(format!("{} does not know it", node.name())))?;
+        let stream = peers::connect(node, &member, SNI_JOB).await?;
+        self.speak(stream, place, false).await
+    }
+
+    async fn speak_to_launcher(self, program: Option<File>) -> io::Result<String> {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+        let came = program.is_some();
+        let mut child = helper::spawn_launcher(&self.node, OwnedFd::from(theirs), program.map(OwnedFd::from))?;
+        ours.set_nonblocking(true)?;
+        let (stream, order, place) = (UnixStream::from_std(ours)?, self.order.clone(), self.place);
+        let ended = self.speak(stream, place, came).await;
+        let clean = match tokio::time::timeout(ENDS_WITHIN, child.wait()).await {
+            Ok(status) => status.is_ok_and(|s| s.success()),
+            Err(_) => {
+                let _ = child.start_kill();
+                let _ = child.wait().await;
+                false
+            }
+        };
+        if !clean {
+            let (head, job) = (order.nodes[0].node.clone(), order.job);
+            tokio::task::spawn_blocking(move || sweep::sweep(&head, job)).await.ok();
+            return Ok("the process that started its ranks was killed".into());
+        }
+        ended
+    }
+
+    async fn speak<S: AsyncRead + AsyncWrite + Unpin>(
+        self,
+        mut stream: S,
+        place: u32,
+        came: bool,
+    ) -> io::Result<String> {
+        let work = Work { place, order: (*self.order).clone(), came, cpus: Vec::new() };
+        stream.write_all(&encode(&work).map_err(io::Error::other)?).await?;
+        stream.flush().await?;
+        let at = self.at;
+        Ok(talk(stream, Frames::default(), self.said, &self.hear, |up| (at, Ok(up))).await)
+    }
 }

@@ -84,7 +84,7 @@ async fn serve(socket: UnixStream) -> io::Result<()> {
     let (order, place) = (Arc::new(work.order), work.place);
     let share = order.nodes.get(place as usize).ok_or_else(|| io::Error::other("no such place"))?.clone();
     let writer = tokio::spawn(write(to, said));
-    let ready = match Ready::make(&order, place, work.cpus) {
+    let ready = match Ready::make(&order, work.came, work.cpus) {
         Ok(ready) => ready,
         Err(why) => {
             let _ = says.send(Up::Refused { place, why });

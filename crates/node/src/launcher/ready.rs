@@ -1,8 +1,12 @@
 //! What can be found out before a job begins: may its user run programs here, is there such a program, and such a directory?
 
+use crate::sys::CONNECTION;
 use pando_kernel::rank::{self, User};
 use pando_launch::Order;
 use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -14,6 +18,8 @@ const USUAL_PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
 pub struct Ready {
     /// The program's file.
     pub program: PathBuf,
+    /// A descriptor that ranks keep: that of a script, which its interpreter opens.
+    pub keep: Option<RawFd>,
     /// Whose rights ranks get; none: ours, and we have no others.
     pub user: Option<User>,
     /// The working directory.
@@ -24,7 +30,7 @@ pub struct Ready {
 
 impl Ready {
     /// Looks. The error is for people.
-    pub fn make(order: &Order, _place: u32, cpus: Vec<Vec<u16>>) -> Result<Ready, String> {
+    pub fn make(order: &Order, came: bool, cpus: Vec<Vec<u16>>) -> Result<Ready, String> {
         let name = &order.user;
         let user = rank::user(name).ok_or_else(|| format!("there is no user {name} here"))?;
         let me = crate::sys::effective_uid();
@@ -41,9 +47,19 @@ impl Ready {
             return Err(format!("there is no directory {shown} here: `pando run --chdir DIR` takes another one"));
         }
         let directory = CString::new(task.directory.to_vec()).map_err(|e| e.to_string())?;
-        let program = find(order)?;
-        Ok(Ready { program, user: (me == 0).then_some(user), directory, cpus })
+        let (program, keep) = if came { came_along()? } else { (find(order)?, None) };
+        Ok(Ready { program, keep, user: (me == 0).then_some(user), directory, cpus })
     }
+}
+
+/// The program that came with the job. Its directory is closed to the user, who may execute it all the same.
+fn came_along() -> Result<(PathBuf, Option<RawFd>), String> {
+    let path = PathBuf::from(format!("/proc/self/fd/{CONNECTION}"));
+    let mut first = [0; 2];
+    let read = File::open(&path).and_then(|mut file| file.read_exact(&mut first));
+    let keep = (read.is_ok() && first == *b"#!").then_some(CONNECTION);
+    rank::close_on_exec(CONNECTION, true).map_err(|e| format!("the program: {e}"))?;
+    Ok((path, keep))
 }
 
 /// The program's file, as a shell would find it.

@@ -2,6 +2,7 @@
 
 use super::ready::Ready;
 use super::streams::{Input, Streams};
+use crate::sys::CONNECTION;
 use pando_kernel::rank::{self, Setup};
 use pando_launch::{Ending, Order, Share, Stdin, Stream};
 use std::ffi::OsStr;
@@ -81,13 +82,15 @@ pub fn start(
         command.env(name, value);
     }
     command.stdin(stdin).stdout(stdout).stderr(stderr);
+    // Between the two programs of a held rank.
+    let held = (order.hold && ready.program.starts_with("/proc/self/fd")).then_some(CONNECTION);
     let setup = Setup {
         user: ready.user.clone(),
         umask: order.task.umask,
         limits: order.task.limits.clone(),
         cpus: ready.cpus.get(local as usize).cloned().unwrap_or_default(),
         directory: ready.directory.clone(),
-        keep: vec![theirs.as_raw_fd()],
+        keep: [Some(theirs.as_raw_fd()), ready.keep.or(held)].into_iter().flatten().collect(),
     };
     rank::prepare(&mut command, setup);
     // It is waited for by pid: orphans are taken in by the same call.
