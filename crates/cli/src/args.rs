@@ -52,6 +52,11 @@ pub enum Verb {
     /// Run a program here or at another node; it looks as if it ran here.
     #[command(after_help = "Example: pando run --best make -j8")]
     Run(RunOptions),
+    /// Run a command for each line of input, many side by side on all nodes: a task takes the line in place of each `{}`, or at its end.
+    ///
+    /// What a task writes is shown when it has ended, in one piece. Ends with 0 if all tasks did, with 123 if one failed, as xargs(1).
+    #[command(after_help = "Example: seq 10000 | pando map -- ./task {}")]
+    Map(MapOptions),
     /// Move a running process to a node, `home`, or to the `best` node.
     #[command(after_help = "Example: pando move --family 4711 n2")]
     Move {
@@ -372,6 +377,47 @@ pub struct ParallelOptions {
     /// The directory where ranks begin.
     #[arg(short = 'D', long, value_name = "DIR")]
     pub chdir: Option<PathBuf>,
+}
+
+/// `pando map`.
+#[derive(ClapArgs)]
+pub struct MapOptions {
+    /// Read the lines from this file and not from standard input.
+    #[arg(short, long, value_name = "FILE")]
+    pub arg_file: Option<PathBuf>,
+    /// Lines end with a zero byte (find -print0).
+    #[arg(short = '0', long)]
+    pub null: bool,
+    /// So many tasks at a time on each node; as many as it has CPUs, if nothing is said.
+    #[arg(short = 'P', long = "jobs", value_name = "TASKS")]
+    pub jobs: Option<u32>,
+    /// So many CPUs for each task.
+    #[arg(short, long = "cpus-per-task", value_name = "CPUS", conflicts_with = "jobs")]
+    pub cpus: Option<u16>,
+    /// On so many nodes, the idlest; on all, if nothing is said.
+    #[arg(short = 'N', long = "node-count", value_name = "NODES")]
+    pub node_count: Option<u32>,
+    /// On these nodes.
+    #[arg(short = 'w', long, value_name = "NODE,...", value_delimiter = ',', value_parser = node_name)]
+    pub nodelist: Option<Vec<String>>,
+    /// A task that fails is run again, so often at most. One whose node is lost always is.
+    #[arg(long, value_name = "TIMES", default_value_t = 0)]
+    pub retries: u32,
+    /// After a task has failed no more begin.
+    #[arg(long)]
+    pub fail_fast: bool,
+    /// Show the progress line also where standard error is no terminal.
+    #[arg(long)]
+    pub progress: bool,
+    /// Send the program's file along; as of `pando run`.
+    #[arg(long, value_name = "WHEN", value_enum, num_args = 0..=1, require_equals = true, default_value = "auto", default_missing_value = "always")]
+    pub bcast: Bcast,
+    /// The directory where tasks begin.
+    #[arg(short = 'D', long, value_name = "DIR")]
+    pub chdir: Option<PathBuf>,
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
 }
 
 /// When the program's file goes along.

@@ -5,10 +5,11 @@ use clap::{Arg, CommandFactory};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// The words of a `pando run`, with values that are attached to short options as words of their own; others as they are.
+/// The words of a `pando run` or `pando map`, with values that are attached to short options as words of their own; others as they are.
 pub fn detach(words: Vec<OsString>) -> Vec<OsString> {
     let command = Args::command();
-    let Some(run) = command.find_subcommand("run").filter(|_| words.get(1).is_some_and(|w| w == "run")) else {
+    let verb = words.get(1).and_then(|w| w.to_str()).filter(|w| ["run", "map"].contains(w));
+    let Some(run) = verb.and_then(|verb| command.find_subcommand(verb)) else {
         return words;
     };
     let takes = |arg: &&Arg| arg.get_action().takes_values() && !arg.is_positional();

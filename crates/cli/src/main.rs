@@ -55,6 +55,7 @@ fn act(args: Args) -> i32 {
         Verb::Mon(options) => top::watch(&client(), top::Screen::Mon, &options),
         Verb::Run(options) if parallel::is_wanted(&options) => return parallel::run(&client(), &options),
         Verb::Run(options) => return run::run(&client(), options),
+        Verb::Map(options) => return parallel::map::run(&client(), &options),
         Verb::Move { pid, dest, family } => show::mv(&client(), pid, dest, family),
         Verb::Ps { all, tree, json } => show::ps(&client(), all, tree, json),
         Verb::Explain { pid: Some(pid), json, .. } => show::explain(&client(), pid, json),

@@ -70,6 +70,13 @@ impl Head {
                 }
                 self.kill(&mut out);
             }
+            // Its tasks, and those of everybody below it, are run by others.
+            Up::Lost { place, why } if self.order.pool && self.begun => {
+                for place in [vec![place], self.order.below(place)].concat() {
+                    out.push(Act::Tell(Tell::Without { place, why: why.clone() }));
+                }
+            }
+            Up::Done { place, task, how } => out.push(Act::Tell(Tell::Done { place, task, how })),
             Up::Lost { place, why } => {
                 let node = self.node(place);
                 if !self.killed {
@@ -122,6 +129,8 @@ impl Head {
             Ask::Signal(_) if !self.begun => self.kill(&mut out),
             Ask::Signal(number) => out.push(Act::Down(Down::Signal(number))),
             Ask::Taken { place, bytes } => out.push(Act::Down(Down::Taken { place, bytes })),
+            Ask::Task { place, task, words } => out.push(Act::Down(Down::Task { place, task, words })),
+            Ask::NoMore => out.push(Act::Down(Down::NoMore)),
             Ask::Piece { index, bytes } => out.push(Act::Down(Down::Piece { index, bytes })),
             Ask::Kill => self.kill(&mut out),
         }

@@ -12,6 +12,7 @@ mod order;
 mod part;
 mod plan;
 pub mod pmi;
+mod pool;
 mod program;
 #[cfg(test)]
 mod trial;
@@ -22,4 +23,5 @@ pub use message::{Ask, Down, Ending, Said, Stream, Tell, Up, Work};
 pub use order::{Environment, Order, Share, Stdin, Task};
 pub use part::{Child, Effect, Event, Part};
 pub use plan::{Candidate, Request, plan};
+pub use pool::{Pool, Verdict};
 pub use program::{Program, Spread, Sum, piece_size, sum};

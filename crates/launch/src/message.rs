@@ -59,6 +59,17 @@ pub enum Down {
     },
     /// All ranks have come to the barrier; what they said there.
     Fenced(Vec<Said>),
+    /// One of many tasks (in a job that has no ranks but slots).
+    Task {
+        /// Where it runs.
+        place: u32,
+        /// Its number.
+        task: u32,
+        /// The program and its arguments.
+        words: Vec<serde_bytes::ByteBuf>,
+    },
+    /// There are no more tasks.
+    NoMore,
     /// A piece of the program.
     Piece {
         /// Which.
@@ -119,6 +130,15 @@ pub enum Up {
         /// The status that it wants.
         status: u8,
     },
+    /// A task has ended; all that it wrote has been said.
+    Done {
+        /// Where it ran.
+        place: u32,
+        /// Its number.
+        task: u32,
+        /// How.
+        how: Ending,
+    },
     /// A place is not heard any more.
     Lost {
         /// The place.
@@ -148,6 +168,17 @@ pub enum Ask {
         /// Bytes.
         bytes: u32,
     },
+    /// One of many tasks.
+    Task {
+        /// Where it runs.
+        place: u32,
+        /// Its number.
+        task: u32,
+        /// The program and its arguments.
+        words: Vec<serde_bytes::ByteBuf>,
+    },
+    /// There are no more tasks.
+    NoMore,
     /// A piece of the program.
     Piece {
         /// Which.
@@ -205,6 +236,22 @@ pub enum Tell {
         rank: u32,
         /// The status that it wants.
         status: u8,
+    },
+    /// A task has ended.
+    Done {
+        /// Where it ran.
+        place: u32,
+        /// Its number.
+        task: u32,
+        /// How.
+        how: Ending,
+    },
+    /// A place was lost; the tasks that were there may run elsewhere.
+    Without {
+        /// The place.
+        place: u32,
+        /// Why, for people.
+        why: String,
     },
     /// A node was lost, and the job is ended.
     Lost {

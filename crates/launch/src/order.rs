@@ -72,6 +72,8 @@ pub struct Order {
     pub window: u32,
     /// Ranks are stopped before they begin.
     pub hold: bool,
+    /// It has no ranks: its numbers of them are slots, in which tasks run one after the other.
+    pub pool: bool,
     /// The program's file, which goes along to those who want it.
     pub program: Option<Program>,
 }
@@ -131,6 +133,17 @@ impl Order {
         None
     }
 
+    /// All places below this one.
+    pub fn below(&self, place: u32) -> Vec<u32> {
+        let mut all = self.children(place);
+        let mut next = 0;
+        while let Some(child) = all.get(next).copied() {
+            all.extend(self.children(child));
+            next += 1;
+        }
+        all
+    }
+
     /// The place that runs a rank.
     pub fn place_of(&self, rank: u32) -> Option<u32> {
         let runs = |s: &Share| rank >= s.first && rank - s.first < s.ranks;
@@ -161,6 +174,7 @@ pub(crate) mod tests {
             stdin: Stdin::Rank(0),
             window: 1 << 16,
             hold: false,
+            pool: false,
             program: None,
         }
     }

@@ -142,7 +142,8 @@ impl Part {
     }
 
     fn runs(&self, place: u32, rank: u32) -> Result<(), String> {
-        match self.order.place_of(rank) == Some(place) {
+        // Tasks run anywhere.
+        match self.order.pool || self.order.place_of(rank) == Some(place) {
             true => Ok(()),
             false => Err(format!("it speaks for rank {rank}")),
         }
@@ -164,6 +165,10 @@ impl Part {
             Up::Output { place, rank, .. } | Up::Ended { place, rank, .. } => {
                 self.speaks_for(child, place)?;
                 self.runs(place, rank)?;
+                out.push(Effect::Up(up));
+            }
+            Up::Done { place, .. } => {
+                self.speaks_for(child, place)?;
                 out.push(Effect::Up(up));
             }
             Up::Abort { rank, .. } => {
@@ -239,7 +244,7 @@ impl Part {
     fn down(&mut self, down: Down, out: &mut Vec<Effect>) {
         let to = |b: &Below| match &down {
             Down::Stdin(_) | Down::StdinEnds => b.taken.is_some(),
-            Down::Taken { place, .. } => match b.who {
+            Down::Taken { place, .. } | Down::Task { place, .. } => match b.who {
                 Child::Launcher => *place == self.place,
                 Child::Place(at) => *place == at || self.order.towards(at, *place).is_some(),
             },

@@ -27,6 +27,8 @@ pub struct Request {
     pub grace_ms: u64,
     /// Ranks are stopped before they begin.
     pub hold: bool,
+    /// Slots for tasks, and not ranks; as many as there are CPUs, if nothing is said.
+    pub pool: bool,
     /// The program's file, if it goes along.
     pub program: Option<Program>,
 }
@@ -86,7 +88,7 @@ pub fn plan(request: &Request, all: &[Candidate], here: &str) -> Result<Vec<Shar
     let (per_node, cpus) = (request.per_node.map(|p| p.max(1)), request.cpus.unwrap_or(1));
     let by_ranks = |ranks: u32| per_node.map(|p| ranks.div_ceil(p));
     let fixed = request.nodes.or(request.ranks.and_then(by_ranks));
-    let fixed = fixed.or((!request.among.is_empty()).then_some(free.len() as u32));
+    let fixed = fixed.or((!request.among.is_empty() || request.pool).then_some(free.len() as u32));
     let count = match fixed {
         Some(0) => return Err("a job needs a node at least (-N)".into()),
         Some(count) => count as usize,
@@ -105,6 +107,11 @@ pub fn plan(request: &Request, all: &[Candidate], here: &str) -> Result<Vec<Shar
         return Err(format!("{count} nodes are wanted, {} take ranks ({names}): see `pando nodes`", free.len()));
     }
     free.truncate(count);
+    if request.pool && per_node.is_none() && request.ranks.is_none() {
+        free.sort_by_key(|c| natural(&c.node));
+        let ranks = free.iter().map(|c| c.capacity(cpus)).sum();
+        return Ok(shares(&free, ranks, false, cpus, here));
+    }
     let ranks = request.ranks.unwrap_or(per_node.unwrap_or(1).saturating_mul(count as u32));
     if (ranks as usize) < count {
         return Err(format!("{ranks} ranks can't be on {count} nodes: say -N {ranks} or less"));
@@ -154,6 +161,7 @@ mod tests {
             kill_on_bad: true,
             grace_ms: 0,
             hold: false,
+            pool: false,
             program: None,
         }
     }

@@ -2,8 +2,10 @@
 //! what we read, pass signals on, and end as they ended.
 
 mod input;
+pub mod map;
 mod output;
 mod program;
+mod progress;
 mod signals;
 
 use crate::args::RunOptions;
@@ -15,11 +17,11 @@ use pando_node::client::{Client, ClientError};
 use pando_node::sys;
 use program::Source;
 use serde_bytes::ByteBuf;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -99,8 +101,33 @@ fn open(client: &Client, request: &Request) -> Result<UnixStream, ClientError> {
 /// What the user has said, and what a shell would hand on.
 fn request(options: &RunOptions) -> Result<(Request, Option<Source>), String> {
     let p = &options.parallel;
-    let bytes = |text: &OsStr| ByteBuf::from(text.as_bytes());
-    let directory = match &p.chdir {
+    let task = task_of(&options.command, p.chdir.as_deref())?;
+    let directory = PathBuf::from(OsStr::from_bytes(&task.directory));
+    let source = Source::find(&options.command[0], &directory, p.bcast)?;
+    let request = Request {
+        ranks: p.ranks,
+        nodes: p.node_count,
+        per_node: p.per_node,
+        cpus: p.cpus,
+        among: p.nodelist.clone().unwrap_or_default(),
+        task,
+        stdin: p.input,
+        kill_on_bad: p.kill_on_bad_exit != Some(0),
+        grace_ms: p.wait.map_or(2000, |s| s.saturating_mul(1000)),
+        hold: p.hold,
+        pool: false,
+        program: source.as_ref().map(|s| s.program.clone()),
+    };
+    Ok((request, source))
+}
+
+fn bytes_of(text: &OsStr) -> ByteBuf {
+    ByteBuf::from(text.as_bytes())
+}
+
+/// A command, and what a shell would hand on.
+fn task_of(command: &[OsString], chdir: Option<&Path>) -> Result<Task, String> {
+    let directory = match chdir {
         Some(dir) => std::path::absolute(dir).map_err(|e| format!("{}: {e}", dir.display()))?,
         None => std::env::current_dir().map_err(|e| format!("the working directory: {e}"))?,
     };
@@ -109,31 +136,16 @@ fn request(options: &RunOptions) -> Result<(Request, Option<Source>), String> {
         let name = name.as_bytes();
         [b"PMI_".as_slice(), b"PMIX_", b"SLURM_"].iter().any(|p| name.starts_with(p))
     };
-    let environment = std::env::vars_os().filter(|(n, _)| !n.is_empty() && !of_another(n));
-    let mut environment: Vec<(ByteBuf, ByteBuf)> = environment.map(|(n, v)| (bytes(&n), bytes(&v))).collect();
-    environment.retain(|(n, _)| n.as_slice() != b"PWD");
-    environment.push((ByteBuf::from("PWD"), bytes(directory.as_os_str())));
-    let source = Source::find(&options.command[0], &directory, p.bcast)?;
-    let request = Request {
-        ranks: p.ranks,
-        nodes: p.node_count,
-        per_node: p.per_node,
-        cpus: p.cpus,
-        among: p.nodelist.clone().unwrap_or_default(),
-        task: Task {
-            words: options.command.iter().map(|w| bytes(w)).collect(),
-            environment,
-            directory: bytes(directory.as_os_str()),
-            umask: rank::umask(),
-            limits: rank::limits(),
-        },
-        stdin: p.input,
-        kill_on_bad: p.kill_on_bad_exit != Some(0),
-        grace_ms: p.wait.map_or(2000, |s| s.saturating_mul(1000)),
-        hold: p.hold,
-        program: source.as_ref().map(|s| s.program.clone()),
-    };
-    Ok((request, source))
+    let environment = std::env::vars_os().filter(|(n, _)| !n.is_empty() && n != "PWD" && !of_another(n));
+    let mut environment: Vec<(ByteBuf, ByteBuf)> = environment.map(|(n, v)| (bytes_of(&n), bytes_of(&v))).collect();
+    environment.push((ByteBuf::from("PWD"), bytes_of(directory.as_os_str())));
+    Ok(Task {
+        words: command.iter().map(|w| bytes_of(w)).collect(),
+        environment,
+        directory: bytes_of(directory.as_os_str()),
+        umask: rank::umask(),
+        limits: rank::limits(),
+    })
 }
 
 /// How it ended.
@@ -248,6 +260,8 @@ impl Job {
                 self.printer.say(&format!("node {node} was lost ({why}); the job is ended"));
             }
             Tell::Over => return true,
+            // Of jobs that have slots (`pando map`).
+            Tell::Done { .. } | Tell::Without { .. } => {}
         }
         false
     }

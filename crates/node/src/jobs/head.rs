@@ -123,6 +123,7 @@ fn order(node: &Node, request: &Request, caller: Caller) -> Result<Order, String
         stdin: request.stdin,
         window,
         hold: request.hold,
+        pool: request.pool,
         program: request.program.clone(),
     };
     order.check()?;

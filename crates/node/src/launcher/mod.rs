@@ -13,8 +13,9 @@ use manager::Manager;
 use pando_kernel::rank;
 use pando_launch::{Down, Ending, Frames, Order, Up, Work, encode};
 use ready::Ready;
+use serde_bytes::ByteBuf;
 use start::Rank;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
@@ -110,6 +111,8 @@ async fn serve(socket: UnixStream) -> io::Result<()> {
         tell,
         killed: false,
         begun: false,
+        queue: VecDeque::new(),
+        no_more: false,
     };
     // Nothing of it is left when the daemon is gone.
     loop {
@@ -209,11 +212,18 @@ struct State {
     tell: Teller,
     begun: bool,
     killed: bool,
+    /// Tasks that wait for a slot.
+    queue: VecDeque<(u32, Vec<ByteBuf>)>,
+    no_more: bool,
 }
 
 impl State {
     fn is_done(&self) -> bool {
-        self.killed && !self.begun || self.begun && self.ranks.values().all(|r| r.is_over())
+        match (self.begun, self.order.pool) {
+            (false, _) => self.killed,
+            (true, true) => (self.no_more || self.killed) && self.ranks.is_empty(),
+            (true, false) => self.ranks.values().all(Rank::is_over),
+        }
     }
 
     fn say(&self, up: Up) {
@@ -222,14 +232,21 @@ impl State {
 
     fn heed(&mut self, down: Down) {
         match down {
+            Down::Start if self.order.pool => self.begun = true,
             Down::Start if !self.begun && !self.killed => self.start(),
             Down::Stdin(bytes) => self.input.push(bytes),
             Down::StdinEnds => self.input.end(),
             Down::Signal(number) => family::signal_all(number.into()),
             Down::Taken { place, bytes } if place == self.place => self.window.add_permits(bytes as usize),
             Down::Fenced(said) => self.manager.fenced(&said),
+            Down::Task { place, task, words } if place == self.place && self.order.pool => {
+                self.queue.push_back((task, words));
+                self.fill();
+            }
+            Down::NoMore => self.no_more = true,
             Down::Kill => {
                 self.killed = true;
+                self.queue.clear();
                 family::signal_all(libc::SIGKILL);
                 self.collect();
             }
@@ -239,8 +256,7 @@ impl State {
 
     fn start(&mut self) {
         self.begun = true;
-        let (window, tell) = (self.window.clone(), self.tell.clone());
-        let streams = Streams { place: self.place, most: self.order.window as usize, window, tell };
+        let streams = self.streams();
         let share = &self.order.nodes[self.place as usize];
         for rank in share.first..share.first + share.ranks {
             let started = start::start(&self.order, self.place, rank, &self.ready, &streams, &mut self.input);
@@ -267,6 +283,35 @@ impl State {
         self.collect();
     }
 
+    fn streams(&self) -> Streams {
+        let (window, tell) = (self.window.clone(), self.tell.clone());
+        Streams { place: self.place, most: self.order.window as usize, window, tell }
+    }
+
+    /// Starts tasks in the slots that are free.
+    fn fill(&mut self) {
+        let slots = self.order.nodes[self.place as usize].ranks as usize;
+        // One that has ended and still has something to say needs no slot.
+        while self.pids.len() < slots
+            && let Some((task, words)) = self.queue.pop_front()
+        {
+            let streams = self.streams();
+            match start::task(&self.order, (self.place, task), &words, &self.ready, &streams) {
+                Ok(begun) => {
+                    self.pids.insert(begun.pid, task);
+                    self.ranks.insert(task, begun);
+                }
+                Err(why) => {
+                    let name = String::from_utf8_lossy(words.first().map_or(b"", |w| w.as_slice())).into_owned();
+                    streams.say(task, format!("pando: {name}: {why}\n").into_bytes());
+                    self.ranks.insert(task, Rank::never_begun(&why));
+                    let _ = self.tell.send(Told::Quiet(task));
+                }
+            }
+        }
+        self.collect();
+    }
+
     fn told(&mut self, told: Told) {
         match told {
             Told::Say(up) => self.say(up),
@@ -279,6 +324,10 @@ impl State {
                 let Some(found) = self.ranks.get_mut(&rank) else { return };
                 found.quiet = true;
                 let how = found.ended.unwrap_or(Ending::Exit(0));
+                if self.order.pool {
+                    self.ranks.remove(&rank);
+                    return self.say(Up::Done { place: self.place, task: rank, how });
+                }
                 self.tell_end(rank, how);
             }
         }
@@ -295,6 +344,7 @@ impl State {
 
     /// Takes in the children that have ended: ranks, and what ranks have left.
     fn collect(&mut self) {
+        let mut freed = false;
         while let Some((pid, status)) = rank::collect() {
             let Some(rank) = self.pids.remove(&pid) else { continue };
             let how = match ending(status) {
@@ -304,6 +354,7 @@ impl State {
             let Some(found) = self.ranks.get_mut(&rank) else { continue };
             found.ended = Some(how);
             self.input.gone(rank);
+            freed = true;
             let (mut readers, tell) = (std::mem::take(&mut found.readers), self.tell.clone());
             let (keep, kept) = tokio::sync::oneshot::channel();
             found.readers.push(tokio::spawn(async move {
@@ -326,6 +377,9 @@ impl State {
                 }
                 let _ = keep.send(());
             });
+        }
+        if freed && self.order.pool {
+            self.fill();
         }
     }
 }

@@ -5,9 +5,10 @@ use super::streams::{Input, Streams};
 use crate::sys::CONNECTION;
 use pando_kernel::rank::{self, Setup};
 use pando_launch::{Ending, Order, Share, Stdin, Stream};
+use serde_bytes::ByteBuf;
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -44,6 +45,52 @@ impl Rank {
     }
 }
 
+/// Starts one task of many: it reads nothing, and speaks to no process manager.
+pub fn task(
+    order: &Order,
+    (place, number): (u32, u32),
+    words: &[ByteBuf],
+    ready: &Ready,
+    streams: &Streams,
+) -> io::Result<Rank> {
+    let (out, stdout) = io::pipe()?;
+    let (err, stderr) = io::pipe()?;
+    let mut command = Command::new(&ready.program);
+    let name = OsStr::from_bytes(words.first().map_or(b"", |w| w.as_slice()));
+    command.arg0(name).args(words.iter().skip(1).map(|w| OsStr::from_bytes(w)));
+    give(&mut command, order);
+    let share = &order.nodes[place as usize];
+    command.env("PANDO_JOB_ID", order.job.to_string()).env("PANDO_HEAD", &order.nodes[0].node);
+    command.env("PANDO_TASK", number.to_string()).env("PANDO_NODE", &share.node);
+    command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
+    rank::prepare(&mut command, setup(order, ready, Vec::new(), ready.keep.into_iter().collect()));
+    let pid = command.spawn()?.id() as i32;
+    let readers = vec![
+        streams.read(number, Stream::Out, OwnedFd::from(out))?,
+        streams.read(number, Stream::Err, OwnedFd::from(err))?,
+    ];
+    Ok(Rank { pid, ended: None, quiet: false, readers })
+}
+
+/// The environment that the user's command had.
+fn give(command: &mut Command, order: &Order) {
+    command.env_clear();
+    for (name, value) in &order.task.environment {
+        command.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
+    }
+}
+
+fn setup(order: &Order, ready: &Ready, cpus: Vec<u16>, keep: Vec<RawFd>) -> Setup {
+    Setup {
+        user: ready.user.clone(),
+        umask: order.task.umask,
+        limits: order.task.limits.clone(),
+        cpus,
+        directory: ready.directory.clone(),
+        keep,
+    }
+}
+
 /// Starts it. Gives the connection to its process manager, too.
 pub fn start(
     order: &Order,
@@ -74,25 +121,16 @@ pub fn start(
     } else {
         command.arg0(words[0]).args(&words[1..]);
     }
-    command.env_clear();
-    for (name, value) in &order.task.environment {
-        command.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
-    }
+    give(&mut command, order);
     for (name, value) in variables(order, share, number, theirs.as_raw_fd()) {
         command.env(name, value);
     }
     command.stdin(stdin).stdout(stdout).stderr(stderr);
     // Between the two programs of a held rank.
     let held = (order.hold && ready.program.starts_with("/proc/self/fd")).then_some(CONNECTION);
-    let setup = Setup {
-        user: ready.user.clone(),
-        umask: order.task.umask,
-        limits: order.task.limits.clone(),
-        cpus: ready.cpus.get(local as usize).cloned().unwrap_or_default(),
-        directory: ready.directory.clone(),
-        keep: [Some(theirs.as_raw_fd()), ready.keep.or(held)].into_iter().flatten().collect(),
-    };
-    rank::prepare(&mut command, setup);
+    let cpus = ready.cpus.get(local as usize).cloned().unwrap_or_default();
+    let keep = [Some(theirs.as_raw_fd()), ready.keep.or(held)].into_iter().flatten().collect();
+    rank::prepare(&mut command, setup(order, ready, cpus, keep));
     // It is waited for by pid: orphans are taken in by the same call.
     let pid = command.spawn()?.id() as i32;
     if let Some(mine) = mine {
