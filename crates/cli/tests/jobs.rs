@@ -217,6 +217,10 @@ fn whoever_dies_the_job_ends_and_nothing_is_left() {
     let (status, text) = said(child);
     assert!(status == 137 && text.contains("node n3 was lost") && text.contains("the job is ended"), "{status} {text}");
     nothing_is_left(&lab, "d1");
+    // Nobody may know yet that it is gone: another one is taken.
+    assert_eq!(ok(&mut run(&lab.nodes[0], &["-N3", "echo", "x"])), "x\nx\nx\n");
+    let text = fails(&mut run(&lab.nodes[0], &["-N4", "echo", "x"]));
+    assert!(text.contains("4 nodes are wanted, 3 take ranks") && text.contains("nothing was started"), "{text}");
     lab.nodes[2].start();
     lab.settled();
     // A launcher.

@@ -16,12 +16,12 @@ use axum::http::StatusCode;
 use axum::http::header::{CONNECTION, UPGRADE};
 use axum::response::{IntoResponse, Response};
 use hyper_util::rt::TokioIo;
-use pando_launch::{Act, Ask, Candidate, Down, Frames, Head, Order, Request, Tell, Up, encode, plan};
+use pando_launch::{Act, Ask, Candidate, Down, Frames, Head, Order, Request, Tell, Up, plan};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::sync::mpsc::{channel, unbounded_channel};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc::{Receiver, UnboundedSender, channel, unbounded_channel};
 use tokio::time::{sleep_until, timeout};
 
 /// What the connection becomes.
@@ -31,6 +31,8 @@ const WAITING: usize = 256;
 /// Bytes of output of all nodes that are on their way, and the least and the most of one.
 const WINDOWS: u32 = 64 << 20;
 const WINDOW: (u32, u32) = (64 << 10, 1 << 20);
+/// So often nodes are chosen anew, because one could not be reached.
+const ATTEMPTS: u32 = 4;
 /// A request is read within this.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -73,23 +75,64 @@ where
     let mut frames = Frames::default();
     let request = timeout(PATIENCE, next::<_, Request>(&mut stream, &mut frames)).await;
     let request = request.map_err(|_| broken("no request in time"))??.ok_or_else(|| broken("it hung up"))?;
-    let made = order(node, &request, caller);
+    let (tell, queue) = unbounded_channel::<Tell>();
+    let (hear, heard) = channel::<Ask>(WAITING);
+    let said = Said { queue, beat: Tell::StdinTaken(0), silence: None };
+    let mut user = User { heard, tell: Some(tell), sends: false };
+    let heads = async {
+        let mut without = Vec::new();
+        for attempt in 1.. {
+            match order(node, &request, caller, &without) {
+                Ok(order) => {
+                    audit(node, &request, caller, Ok(order.job));
+                    let last = attempt == ATTEMPTS || !request.among.is_empty();
+                    match run(node, Arc::new(order), &request, &mut user, last).await {
+                        Some(unreachable) => without.push(unreachable),
+                        None => break,
+                    }
+                }
+                Err(why) => {
+                    audit(node, &request, caller, Err(&why));
+                    user.tell(Tell::No(why));
+                    break;
+                }
+            }
+        }
+        // What has been said goes out, then the connection closes.
+        drop(user);
+    };
+    // The user's end may close before the job is over; the head ends it then.
+    let speaks = async move {
+        talk(stream, frames, said, &hear, |ask: Ask| ask).await;
+        drop(hear);
+    };
+    tokio::join!(speaks, heads);
+    Ok(())
+}
+
+fn audit(node: &Node, request: &Request, caller: Caller, made: Result<u64, &String>) {
     let words: Vec<_> = request.task.words.iter().map(|w| String::from_utf8_lossy(w)).collect();
-    let (allowed, why) = (made.is_ok(), made.as_ref().err().cloned().unwrap_or_else(|| "its user asked for it".into()));
-    let on = match &made {
-        Ok(order) => format!("job {}: {}", order.job, crate::owner::clean(&words.join(" "))),
-        Err(_) => crate::owner::clean(&words.join(" ")),
+    let words = crate::owner::clean(&words.join(" "));
+    let (allowed, on, why) = match made {
+        Ok(job) => (true, format!("job {job}: {words}"), "its user asked for it".to_owned()),
+        Err(why) => (false, words, why.clone()),
     };
     node.audit.note(&Audited { who: caller.to_string(), what: "run", on, allowed, why });
-    let order = match made {
-        Ok(order) => Arc::new(order),
-        Err(why) => {
-            stream.write_all(&encode(&Tell::No(why)).map_err(broken)?).await?;
-            return stream.shutdown().await;
-        }
-    };
-    run(node, stream, frames, order, &request).await;
-    Ok(())
+}
+
+/// The user's command, as long as it is there.
+struct User {
+    heard: Receiver<Ask>,
+    tell: Option<UnboundedSender<Tell>>,
+    /// It has been asked for pieces of the program.
+    sends: bool,
+}
+
+impl User {
+    fn tell(&mut self, tell: Tell) {
+        self.sends |= matches!(tell, Tell::Want(_));
+        let _ = self.tell.as_ref().map(|to| to.send(tell));
+    }
 }
 
 /// The nodes that take ranks just now.
@@ -107,11 +150,16 @@ fn candidates(node: &Node) -> Vec<Candidate> {
     .collect()
 }
 
-fn order(node: &Node, request: &Request, caller: Caller) -> Result<Order, String> {
+fn order(node: &Node, request: &Request, caller: Caller, without: &[String]) -> Result<Order, String> {
     if effective_uid() != 0 && caller.uid != 0 && caller.uid != effective_uid() {
         return Err(format!("this node runs in personal mode, for {}", user_name(effective_uid())));
     }
-    let nodes = plan(request, &candidates(node), &node.name())?;
+    let mut all = candidates(node);
+    all.retain(|c| !without.contains(&c.node));
+    let nodes = plan(request, &all, &node.name()).map_err(|why| match without {
+        [] => why,
+        gone => format!("{why} ({} could not be reached)", gone.join(", ")),
+    })?;
     let window = (WINDOWS / nodes.len() as u32).clamp(WINDOW.0, WINDOW.1);
     let order = Order {
         job: node.jobs.number(),
@@ -130,54 +178,53 @@ fn order(node: &Node, request: &Request, caller: Caller) -> Result<Order, String
     Ok(order)
 }
 
-async fn run<S>(node: &Arc<Node>, stream: S, frames: Frames, order: Arc<Order>, request: &Request)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send,
-{
-    let Some(_entry) = enter(node, &order) else { return };
-    let (tell, queue) = unbounded_channel::<Tell>();
-    let (hear, mut heard) = channel::<Ask>(WAITING);
+/// Runs it to its end. A node that could not be reached, if all can begin anew without it.
+async fn run(node: &Arc<Node>, order: Arc<Order>, request: &Request, user: &mut User, last: bool) -> Option<String> {
+    let Some(_entry) = enter(node, &order) else {
+        user.tell(Tell::No("this node has a job with that number".into()));
+        return None;
+    };
     let (downs, from_head) = channel::<Down>(WAITING);
     let (ups, mut from_tree) = unbounded_channel::<Up>();
-    let said = Said { queue, beat: Tell::StdinTaken(0), silence: None };
     let (mine, theirs) = (node.clone(), order.clone());
     let runs = tokio::spawn(async move { part::run(&mine, theirs, 0, from_head, ups).await });
-    let heads = async {
-        let mut head = Head::new(order.clone(), request.kill_on_bad, request.grace_ms);
-        let (begun, mut user_is_there, mut tell) = (Instant::now(), true, Some(tell));
-        let now = || begun.elapsed().as_millis() as u64;
-        while !head.is_over() {
-            let due = head.due().map(|at| begun + Duration::from_millis(at));
-            let acts = tokio::select! {
-                Some(up) = from_tree.recv() => {
-                    note(node, &order, &up);
-                    head.up(up, now())
+    let mut head = Head::new(order.clone(), request.kill_on_bad, request.grace_ms);
+    let (begun, mut unreachable, mut early) = (Instant::now(), None, true);
+    let now = || begun.elapsed().as_millis() as u64;
+    while !head.is_over() {
+        let due = head.due().map(|at| begun + Duration::from_millis(at));
+        let acts = tokio::select! {
+            Some(up) = from_tree.recv() => {
+                note(node, &order, &up);
+                if let Up::Lost { place, .. } = &up && early && !last && !user.sends && user.tell.is_some() {
+                    // It has gone a moment ago, and nobody knows yet.
+                    unreachable = order.nodes.get(*place as usize).map(|s| s.node.clone());
                 }
-                user = heard.recv(), if user_is_there => match user {
-                    Some(ask) => head.ask(ask),
-                    None => {
-                        user_is_there = false;
-                        tell = None;
-                        head.user_gone()
-                    }
-                },
-                () = sleep_until(due.unwrap_or(begun).into()), if due.is_some() => head.tick(now()),
-            };
-            for act in acts {
-                match act {
-                    Act::Down(down) => _ = downs.send(down).await,
-                    Act::Tell(said) => _ = tell.as_ref().map(|to| to.send(said)),
+                early &= up != Up::Ready;
+                head.up(up, now())
+            }
+            ask = user.heard.recv(), if user.tell.is_some() => match ask {
+                Some(ask) => {
+                    unreachable = unreachable.filter(|_| !matches!(ask, Ask::Kill | Ask::Signal(_)));
+                    head.ask(ask)
                 }
+                None => {
+                    (user.tell, unreachable) = (None, None);
+                    head.user_gone()
+                }
+            },
+            () = sleep_until(due.unwrap_or(begun).into()), if due.is_some() => head.tick(now()),
+        };
+        for act in acts {
+            match act {
+                Act::Down(down) => _ = downs.send(down).await,
+                Act::Tell(Tell::No(_) | Tell::Over) if unreachable.is_some() => {}
+                Act::Tell(said) => user.tell(said),
             }
         }
-    };
-    // The user's end may close before the job is over; the head ends it then.
-    let speaks = async move {
-        talk(stream, frames, said, &hear, |ask: Ask| ask).await;
-        drop(hear);
-    };
-    tokio::join!(speaks, heads);
+    }
     let _ = runs.await;
+    unreachable
 }
 
 /// What administrators may want to know later.

@@ -10,6 +10,8 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 /// Between two beats.
 const BEAT: Duration = Duration::from_secs(1);
+/// What the other end said before it closed comes within this.
+const LAST_WORDS: Duration = Duration::from_secs(10);
 /// Bytes that are written at once, about.
 const BATCH: usize = 128 << 10;
 
@@ -66,6 +68,9 @@ where
             match got {
                 Ok(Some(value)) => {
                     if heard.send(event(value)).await.is_err() {
+                        // It is needed no more. Closed with something unread it would take our last words with it.
+                        let rest = tokio::io::copy(&mut from, &mut tokio::io::sink());
+                        let _ = timeout(LAST_WORDS, rest).await;
                         return "it is needed no more".into();
                     }
                 }
@@ -97,10 +102,13 @@ where
             {
                 bytes.extend(more);
             }
-            if let Err(e) = to.write_all(&bytes).await {
-                return e.to_string();
-            }
-            if let Err(e) = to.flush().await {
+            let written = match to.write_all(&bytes).await {
+                Ok(()) => to.flush().await,
+                failed => failed,
+            };
+            if let Err(e) = written {
+                // Who hears no more may have said why before it stopped: that is read first.
+                tokio::time::sleep(LAST_WORDS).await;
                 return e.to_string();
             }
         }

@@ -1,0 +1,130 @@
+//! `pando map`: every line has its task, whoever fails and whichever node is lost.
+
+mod lab;
+
+use lab::{Daemon, Lab, until};
+use pando_kernel::procfs;
+use pando_node::views::Job;
+use std::fs;
+use std::io::Write;
+use std::process::{Child, Command, Output, Stdio};
+
+const JOBS: &str = "[jobs]\nroot = true\nlost_after_ms = 2000\n";
+
+fn map(node: &Daemon, words: &[&str]) -> Command {
+    let mut command = node.cli(&["map"]);
+    command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn give(command: &mut Command, lines: &str) -> Child {
+    let mut child = command.spawn().unwrap();
+    let (mut to, lines) = (child.stdin.take().unwrap(), lines.to_owned());
+    std::thread::spawn(move || to.write_all(lines.as_bytes()));
+    child
+}
+
+fn ended(child: Child) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+    (status.code().unwrap_or(-1), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+fn numbers(upto: usize) -> String {
+    (1..=upto).map(|i| format!("{i}\n")).collect()
+}
+
+fn sorted(text: &str) -> Vec<usize> {
+    let mut all: Vec<usize> = text.lines().map(|l| l.parse().unwrap()).collect();
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn each_line_has_one_task_and_its_output_is_in_one_piece() {
+    let lab = Lab::new(3, JOBS);
+    let n2 = &lab.nodes[1];
+    let (status, out, err) = ended(give(&mut map(n2, &["-P4", "echo"]), &numbers(3000)));
+    assert_eq!((status, sorted(&out), err.as_str()), (0, (1..=3000).collect(), ""));
+    let script = "for i in 1 2 3 4 5; do echo {} $i; sleep 0.01; echo {} $i >&2; done; echo $PANDO_NODE > \"$OUT.{}\"";
+    let out = lab.dir.join("out");
+    let (status, text, err) = ended(give(map(n2, &["-P3", "sh", "-c", script]).env("OUT", &out), &numbers(30)));
+    assert_eq!(status, 0, "{err}");
+    for text in [text, err] {
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 150);
+        for piece in lines.chunks(5) {
+            let task = piece[0].split(' ').next().unwrap();
+            assert_eq!(piece, (1..=5).map(|i| format!("{task} {i}")).collect::<Vec<_>>());
+        }
+    }
+    let nodes: std::collections::BTreeSet<String> =
+        (1..=30).map(|i| fs::read_to_string(lab.dir.join(format!("out.{i}"))).unwrap().trim().to_owned()).collect();
+    assert_eq!(nodes.len(), 3, "all nodes have some");
+    let child = give(&mut map(n2, &["-0", "printf", "<%s>"]), "a b\0c\nd\0");
+    let out = ended(child).1;
+    assert!(out == "<a b><c\nd>" || out == "<c\nd><a b>", "{out}");
+    assert_eq!(ended(give(&mut map(n2, &["true"]), "")).0, 0);
+    let (status, _, err) = ended(give(&mut map(n2, &["/no/such/program"]), "1\n"));
+    assert!(status == 125 && err.contains("/no/such/program"), "{err}");
+}
+
+#[test]
+fn tasks_that_fail_are_tried_again_and_counted() {
+    let lab = Lab::new(2, JOBS);
+    let n1 = &lab.nodes[0];
+    let (status, out, err) = ended(give(&mut map(n1, &["sh", "-c", "echo {}; [ {} != 3 ]"]), &numbers(5)));
+    assert_eq!((status, sorted(&out)), (123, vec![1, 2, 3, 4, 5]));
+    assert!(err.contains("ended with exit status 1") && err.contains("[ 3 != 3 ]"), "{err}");
+    // Each fails twice.
+    let count = lab.dir.join("count");
+    let script = "echo x >> \"$COUNT.{}\"; [ $(wc -l < \"$COUNT.{}\") = 3 ]";
+    let failed = |retries: &str, mark: &str| {
+        let count = format!("{}{mark}", count.display());
+        let mut command = map(n1, &["--retries", retries, "sh", "-c", script]);
+        ended(give(command.env("COUNT", &count), &numbers(20))).0
+    };
+    assert_eq!((failed("2", "a"), failed("1", "b")), (0, 123));
+    let started = lab.dir.join("started");
+    let script = "echo {} >> \"$S\"; sleep 0.05; [ {} != 2 ]";
+    let mut command = map(n1, &["--fail-fast", "-P1", "sh", "-c", script]);
+    let (status, ..) = ended(give(command.env("S", &started), &numbers(500)));
+    let begun = lab::lines_of(&started).len();
+    assert!(status == 123 && begun < 50, "{status} {begun}");
+}
+
+#[test]
+fn what_ran_at_a_node_that_is_lost_runs_elsewhere_and_nothing_is_left() {
+    let mut lab = Lab::new(4, &format!("{JOBS}arity = 1\n"));
+    let go = lab.dir.join("go");
+    let script = "until [ -e \"$GO\" ]; do sleep 0.02; done; echo {}";
+    let mut command = map(&lab.nodes[0], &["-P3", "sh", "-c", script]);
+    let child = give(command.env("GO", &go).env("MARK", "m1"), &numbers(100));
+    let marked = || {
+        let is = |pid: &i32| procfs::variable(*pid, "MARK").is_some_and(|m| m == "m1");
+        procfs::processes().into_iter().filter(is).filter(|pid| *pid != child.id() as i32).count()
+    };
+    until("tasks at all nodes", || (marked() >= 12).then_some(()));
+    // Those below it in the tree are lost with it.
+    lab.nodes[2].kill();
+    fs::write(&go, "").unwrap();
+    let pid = child.id();
+    let (status, out, err) = ended(child);
+    assert_eq!((status, sorted(&out)), (0, (1..=100).collect()), "{err}");
+    assert!(err.contains("node n3 was lost") && err.contains("node n4 was lost"), "{err}");
+    let _ = pid;
+    // Ended by its user.
+    let mut command = map(&lab.nodes[0], &["-P3", "sh", "-c", "sleep 1000 & sleep 1000"]);
+    let child = give(command.env("MARK", "m2"), &numbers(100));
+    let left = || {
+        let is = |pid: &i32| procfs::variable(*pid, "MARK").is_some_and(|m| m == "m2");
+        procfs::processes().into_iter().filter(is).count()
+    };
+    until("tasks", || (left() >= 6).then_some(()));
+    lab::signal(child.id(), "INT");
+    let (status, _, err) = ended(child);
+    assert!(status == 130 && err.contains("interrupted"), "{status} {err}");
+    until("nothing left", || (left() == 0).then_some(()));
+    for node in [0, 1, 3] {
+        until("no job", || lab.nodes[node].client().get::<Vec<Job>>("/v1/jobs").unwrap().is_empty().then_some(()));
+    }
+}
