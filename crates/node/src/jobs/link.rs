@@ -69,8 +69,8 @@ where
                 Ok(Some(value)) => {
                     if heard.send(event(value)).await.is_err() {
                         // It is needed no more. Closed with something unread it would take our last words with it.
-                        let rest = tokio::io::copy(&mut from, &mut tokio::io::sink());
-                        let _ = timeout(LAST_WORDS, rest).await;
+                        let mut nowhere = tokio::io::sink();
+                        let _ = timeout(LAST_WORDS, tokio::io::copy(&mut from, &mut nowhere)).await;
                         return "it is needed no more".into();
                     }
                 }
