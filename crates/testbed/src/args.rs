@@ -1,6 +1,6 @@
 //! The command lines of `pando testbed`, `pando demo` and `pando bench`.
 
-use crate::bench::{Bench, Wanted, balance, fabric};
+use crate::bench::{Bench, Wanted, balance, fabric, launch};
 use crate::error::{Error, Result};
 use crate::place::{DEFAULT_NAME, ENV_NAME, Shape, check_name};
 use std::ffi::OsString;
@@ -243,14 +243,17 @@ pub fn bench(args: Vec<OsString>) -> Result<Option<Bench>> {
     if words.words.iter().any(|w| w == "fabric") {
         return of_fabric(words).map(|wanted| Some(Bench::Fabric(wanted)));
     }
+    if words.words.iter().any(|w| w == "launch") {
+        return of_launch(words).map(|wanted| Some(Bench::Launch(wanted)));
+    }
     let json = words.flag("--json");
     let file = words.value("--file")?.map_or(Ok(1 << 30), |text| size(&text))?;
     let only_files = match words.word("what to measure")?.as_str() {
         "move" => false,
         "files" => true,
         other => {
-            let text = format!("`{other}` is not a benchmark that exists; `move`, `files`, `balance` and `fabric` are");
-            return Err(Error::Usage(text));
+            let all = "`move`, `files`, `balance`, `fabric` and `launch` are";
+            return Err(Error::Usage(format!("`{other}` is not a benchmark that exists; {all}")));
         }
     };
     words.end().map(|()| Some(Bench::Move(Wanted { json, file, only_files })))
@@ -267,6 +270,16 @@ fn of_fabric(mut words: Words) -> Result<fabric::Wanted> {
         true => Err(Error::Usage("a fabric of less than two nodes has nothing to send".into())),
         false => Ok(fabric::Wanted { json, sizes }),
     }
+}
+
+/// Parses what is said of `pando bench launch`.
+fn of_launch(mut words: Words) -> Result<launch::Wanted> {
+    let (json, short) = (words.flag("--json"), words.flag("--short"));
+    let sizes = words.value("--nodes")?.unwrap_or_else(|| "1,16,64".into());
+    let sizes = sizes.split(',').map(count).collect::<Result<Vec<usize>>>()?;
+    words.word("what to measure")?;
+    words.end()?;
+    Ok(launch::Wanted { json, short, sizes })
 }
 
 /// Sizes of the clusters that are watched at rest; the last one is not in a short run.
@@ -382,10 +395,22 @@ mod tests {
         let line = "balance --experiment 2,rest --short --nodes 3 --set every_ms=500 --set residency_ms=9 --seed 7";
         let Some(Bench::Fabric(w)) = parse("fabric --nodes 2,5 --json").unwrap() else { panic!("another one") };
         assert_eq!((w.json, w.sizes), (true, vec![2, 5]));
+        let Some(Bench::Launch(w)) = parse("launch --nodes=1,4 --short").unwrap() else { panic!("another one") };
+        assert_eq!((w.json, w.short, w.sizes), (false, true, vec![1, 4]));
+        let Some(Bench::Launch(w)) = parse("launch --json").unwrap() else { panic!("another one") };
+        assert_eq!((w.json, w.short, w.sizes), (true, false, vec![1, 16, 64]));
         let Some(Bench::Balance(w)) = parse(line).unwrap() else { panic!("another one") };
         assert_eq!((w.experiments, w.at_rest, w.nodes, w.seed, w.seeds), (vec![2], vec![4, 16], 3, 7, 1));
         assert_eq!(w.set, [("every_ms".to_string(), 500), ("residency_ms".to_string(), 9)]);
-        for wrong in ["balance --experiment 5", "balance --nodes 1", "balance move", "balance --set x", "swim"] {
+        for wrong in [
+            "balance --experiment 5",
+            "balance --nodes 1",
+            "balance move",
+            "balance --set x",
+            "launch 3",
+            "launch --nodes 0",
+            "swim",
+        ] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
     }

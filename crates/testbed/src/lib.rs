@@ -3,7 +3,7 @@
 //!
 //! - [`cli`]: `pando testbed up N`, `exec`, `status`, `cut`, `heal`, `stall`, `kill`, `start`, `down`.
 //! - [`demo`]: real programs spreading over nodes, live, and the proof that nobody could tell.
-//! - [`bench`]: how fast moving is, and how well work is spread.
+//! - [`bench`]: how fast moving is, how well work is spread, how fast jobs start.
 //! - [`hidden`]: programs that those start; `pando` passes `__NAME` on to it for the names that [`is_hidden`] knows.
 
 mod api;
@@ -44,6 +44,8 @@ const PROBE: &str = "__probe";
 const WORK: &str = "__work";
 /// The benchmark's plain TCP partner.
 const PEER: &str = "__bench-peer";
+/// The benchmark's rank that says when it ends.
+const CLOCK: &str = "__clock";
 
 /// `pando testbed ...`; returns the exit status.
 pub fn cli(args: Vec<OsString>) -> i32 {
@@ -144,7 +146,7 @@ fn finish(command: &str, outcome: Result<i32>) -> i32 {
 
 /// Whether `word` (with its leading underscores) names one of this crate's hidden programs.
 pub fn is_hidden(word: &str) -> bool {
-    [HOLDER, HEAP, PROBE, PEER, WORK].contains(&word)
+    [HOLDER, HEAP, PROBE, PEER, WORK, CLOCK].contains(&word)
 }
 
 /// Runs a hidden program: `name` is the first word of the command line, as [`is_hidden`] knows it, `args` what
@@ -158,6 +160,7 @@ pub fn hidden(name: &str, args: Vec<OsString>) -> i32 {
         PROBE => finish(name, bench::probe::probe().map(|()| 0)),
         WORK => finish(name, bench::balance::work::main(&words).map(|()| 0)),
         PEER => finish(name, bench::peer::main(&words).map(|()| 0)),
+        CLOCK => finish(name, bench::launch::clock().map(|()| 0)),
         _ => finish(name, Err(Error::Other("there is no such program".into()))),
     }
 }

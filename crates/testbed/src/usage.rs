@@ -30,12 +30,14 @@ pub const BENCH: &str = "\
   pando bench move  [--json] [--file SIZE]  freeze time, throughput, faults, calls, files, memory, a build
   pando bench files [--json] [--file SIZE]  only what has to do with files
   pando bench fabric [--json] [--nodes N,...]  Compare-And-Write, transfers and the strobe, of 2, 16 and 64 nodes
+  pando bench launch [--json] [--short] [--nodes N,...]  how fast parallel jobs start, on 1, 16 and 64 nodes
   pando bench balance [--json] [--short] [--experiment N,...] [--nodes N] [--seed S] [--seeds N]
                       [--seconds S] [--set KEY=NUMBER]
 move and files measure on a testbed of two nodes that is made and taken away, beside the limits of this machine.
 SIZE is that of the file that is read (1G). balance has the nodes of a testbed (4) spread work by themselves, beside
 the best possible and the simulator: 1 identical processes and other users, 2 random execution times, 3 memory,
 4 unequal speeds, joins, leaves and a drain; rest is what daemons cost when nothing is to do, in clusters of up to 64.
+launch starts them beside other launchers that are installed (MPICH's Hydra), all on the same testbed.
 Work is sized so that the best possible takes S seconds (60; short: 20; of memory half as many again); KEY is one of
 [balance] in the configuration.
 Example: pando bench files --file 256M; pando bench balance --experiment 2 --short";

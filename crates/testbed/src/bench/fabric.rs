@@ -87,7 +87,8 @@ pub fn run(wanted: &Wanted) -> Result<i32> {
     Ok(0)
 }
 
-fn figures(plan: &Plan) -> Result<Figures> {
+/// Waits until all are in one view; how long that took, seconds.
+pub fn together(plan: &Plan) -> Result<f64> {
     let begun = Instant::now();
     let sockets: Vec<_> = plan.nodes().iter().map(|n| plan.socket(n)).collect();
     let nodes = sockets.len();
@@ -98,7 +99,13 @@ fn figures(plan: &Plan) -> Result<Figures> {
         }
         pass(Duration::from_millis(20))?;
     }
-    let together_s = begun.elapsed().as_secs_f64();
+    Ok(begun.elapsed().as_secs_f64())
+}
+
+fn figures(plan: &Plan) -> Result<Figures> {
+    let together_s = together(plan)?;
+    let sockets: Vec<_> = plan.nodes().iter().map(|n| plan.socket(n)).collect();
+    let nodes = sockets.len();
     let here = &sockets[0];
     let times = |act: &dyn Fn(usize) -> Result<()>| -> Result<Vec<u64>> {
         let one = |i| {

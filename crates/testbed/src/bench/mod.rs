@@ -1,11 +1,13 @@
 //! `pando bench`. `move` and `files`: how fast moving is, with the limit beside each figure, all in one run on a testbed of two. `balance`:
-//! how well nodes spread work, beside the best possible ([`balance`]). `fabric`: the three primitives and the strobe ([`fabric`]).
+//! how well nodes spread work, beside the best possible ([`balance`]). `fabric`: the three primitives and the strobe ([`fabric`]). `launch`: how
+//! fast parallel jobs start ([`launch`]).
 
 pub mod balance;
 mod build;
 mod criu;
 pub mod fabric;
 pub mod files;
+pub mod launch;
 mod measure;
 mod memory;
 pub mod peer;
@@ -69,6 +71,8 @@ pub enum Bench {
     Balance(balance::Wanted),
     /// How fast the three primitives are.
     Fabric(fabric::Wanted),
+    /// How fast parallel jobs start.
+    Launch(launch::Wanted),
 }
 
 /// What is wanted.
@@ -88,6 +92,7 @@ pub fn run(bench: &Bench) -> Result<i32> {
         Bench::Move(wanted) => of_moves(wanted),
         Bench::Balance(wanted) => balance::run(wanted),
         Bench::Fabric(wanted) => fabric::run(wanted),
+        Bench::Launch(wanted) => launch::run(wanted),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `pando __bench-peer`: plain TCP between two nodes, the limit to which everything else is compared.
+//! `pando __bench-peer`: plain TCP between two nodes, the limit to which everything else is compared; and streams without an end, as a load.
 
 use crate::demo::report::median;
 use crate::error::{Context, Result};
@@ -22,6 +22,8 @@ pub struct Raw {
 
 /// The port of the partner, in the other node's namespace.
 pub const PORT: u16 = 7401;
+/// The port of what takes a stream without an end.
+const POUR: u16 = 7402;
 const ROUNDS: usize = 4000;
 const CHUNK: usize = 256 << 10;
 /// Bytes streamed each way: about a second or less.
@@ -33,11 +35,33 @@ pub const RUNS: usize = 3;
 pub fn main(words: &[String]) -> Result<()> {
     match words {
         [] => serve(),
+        [pour] if pour == "pour" => swallow_all(),
+        [pour, address] if pour == "pour" => pour_out(address),
         [address, ..] => {
             let raw = call(address)?;
             crate::say(&crate::json_text(&raw)?);
             Ok(())
         }
+    }
+}
+
+/// Takes what comes.
+fn swallow_all() -> Result<()> {
+    let listener = TcpListener::bind(("0.0.0.0", POUR)).context("listen")?;
+    crate::say("ready\n");
+    let (mut stream, _) = listener.accept().context("accept")?;
+    let mut chunk = vec![0u8; CHUNK];
+    while stream.read(&mut chunk).context("read")? > 0 {}
+    Ok(())
+}
+
+/// Sends until it is killed.
+fn pour_out(address: &str) -> Result<()> {
+    let mut stream = TcpStream::connect((address, POUR)).context("connect")?;
+    crate::say("ready\n");
+    let chunk = vec![7u8; CHUNK];
+    loop {
+        stream.write_all(&chunk).context("write")?;
     }
 }
 

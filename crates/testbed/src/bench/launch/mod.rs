@@ -1,0 +1,386 @@
+//! `pando bench launch`: how fast parallel jobs start and end, as who starts them sees it, beside other launchers that are installed, all in one
+//! run on one testbed.
+
+mod command;
+mod fit;
+mod hydra;
+mod load;
+mod program;
+mod report;
+
+use super::{Step, fabric};
+use crate::demo::report::median;
+use crate::error::{Error, Result};
+use crate::place::{Plan, Shape};
+use crate::scratch::Scratch;
+use crate::{CLOCK, api, down, entry, sys, up};
+use command::{Done, timed};
+use hydra::Hydra;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+/// Tasks of the job that has more of them than its nodes have CPUs, and those nodes.
+const TASKS: (usize, usize) = (1000, 4);
+/// Nodes of the job that is started under load.
+const LOADED: usize = 16;
+
+/// What is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// As JSON.
+    pub json: bool,
+    /// Fewer runs.
+    pub short: bool,
+    /// Sizes of the jobs.
+    pub sizes: Vec<usize>,
+}
+
+/// Several runs of one thing, milliseconds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Spread {
+    /// Half of them took no longer.
+    pub median_ms: f64,
+    /// The longest.
+    pub worst_ms: f64,
+    /// How many there were.
+    pub runs: usize,
+}
+
+impl Spread {
+    fn of(all: &[Duration]) -> Spread {
+        let mut all: Vec<u64> = all.iter().map(|t| t.as_nanos() as u64).collect();
+        let ms = |ns: Option<u64>| ns.map_or(f64::NAN, |ns| ns as f64 / 1e6);
+        Spread { median_ms: ms(median(&mut all)), worst_ms: ms(all.last().copied()), runs: all.len() }
+    }
+}
+
+/// `true`, one rank on each node.
+#[derive(Clone, Debug, Serialize)]
+pub struct Start {
+    /// Who starts it.
+    pub launcher: &'static str,
+    /// Nodes.
+    pub nodes: usize,
+    /// The first time, when connections have to be made; not among the others.
+    pub first_ms: f64,
+    /// From the start of the command to its end.
+    pub whole: Spread,
+    /// From the last rank's last act to the end of the command.
+    pub prompt: Spread,
+    /// CPU time of all daemons for one of these jobs, milliseconds (Pando's only).
+    pub daemons_ms: Option<f64>,
+}
+
+/// Many tasks on few nodes.
+#[derive(Clone, Debug, Serialize)]
+pub struct Tasks {
+    /// Who starts them.
+    pub launcher: &'static str,
+    /// Tasks.
+    pub tasks: usize,
+    /// Nodes.
+    pub nodes: usize,
+    /// From the start of the command to its end.
+    pub whole: Spread,
+    /// Tasks a second.
+    pub per_second: f64,
+}
+
+/// `true` while something else is going on.
+#[derive(Clone, Debug, Serialize)]
+pub struct Loaded {
+    /// Who starts it.
+    pub launcher: &'static str,
+    /// What is going on.
+    pub load: String,
+    /// Nodes.
+    pub nodes: usize,
+    /// From the start of the command to its end.
+    pub whole: Spread,
+}
+
+/// What all daemons have used since the testbed was up.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Daemons {
+    /// CPU time of all, seconds, in how many seconds.
+    pub cpu_s: [f64; 2],
+    /// Resident bytes: the mean, and the largest.
+    pub resident: [f64; 2],
+}
+
+/// All figures. What could not be measured is missing, and `failed` says why.
+#[derive(Debug, Default, Serialize)]
+pub struct Figures {
+    /// CPUs of this machine, which all nodes share.
+    pub cpus: usize,
+    /// The machine's load average when the run began.
+    pub load: f64,
+    /// Nodes of the testbed.
+    pub nodes: usize,
+    /// `true` at the first node without any launcher: nobody is faster.
+    pub alone: Option<Spread>,
+    /// `true` on some nodes.
+    pub starts: Vec<Start>,
+    /// Many tasks on few nodes.
+    pub tasks: Vec<Tasks>,
+    /// A program that is sent to the nodes.
+    pub programs: Vec<program::Sent>,
+    /// Under load.
+    pub loaded: Vec<Loaded>,
+    /// What the launcher script costs that Hydra uses in place of ssh.
+    pub script: Option<Spread>,
+    /// What the medians of `true` come to.
+    pub fit: Option<fit::Fit>,
+    /// What daemons used meanwhile.
+    pub daemons: Option<Daemons>,
+    /// What could not be measured, and why.
+    pub failed: BTreeMap<String, String>,
+    /// What was not tried, and why.
+    pub skipped: BTreeMap<String, String>,
+}
+
+/// Who starts a job.
+pub enum Launcher {
+    /// `pando run`.
+    Pando,
+    /// MPICH's.
+    Hydra(Hydra),
+}
+
+impl Launcher {
+    fn name(&self) -> &'static str {
+        match self {
+            Launcher::Pando => "pando run",
+            Launcher::Hydra(_) => "Hydra",
+        }
+    }
+
+    /// The command that runs `words` so many times on so many nodes, as at the first node.
+    fn command(&self, plan: &Plan, nodes: usize, ranks: usize, words: &[&str]) -> Result<Command> {
+        match self {
+            Launcher::Pando => pando(plan, nodes, ranks, &[], words),
+            Launcher::Hydra(hydra) => hydra.command(plan, nodes, ranks, words),
+        }
+    }
+}
+
+/// `pando run -N NODES OPTIONS WORDS`, as at the first node.
+fn pando(plan: &Plan, nodes: usize, ranks: usize, options: &[&str], words: &[&str]) -> Result<Command> {
+    let mut command = entry::command(plan, "n1", &"pando".into())?;
+    command.args(["run", "-N", &nodes.to_string()]);
+    if ranks != nodes {
+        command.args(["-n", &ranks.to_string()]);
+    }
+    command.args(options).args(words);
+    Ok(command)
+}
+
+/// Measures; the exit status.
+pub fn run(wanted: &Wanted) -> Result<i32> {
+    sys::catch_interrupts();
+    let name = format!("bench-{}", std::process::id());
+    let scratch = Scratch::make(&name)?;
+    let most = wanted.sizes.iter().copied().max().unwrap_or(1).max(TASKS.1);
+    let shape = Shape { nodes: most, still: true, ..Shape::default() };
+    let outcome = up::up(&name, shape, true, Some(&scratch.0)).and_then(|plan| figures(&plan, wanted, &scratch));
+    sys::clear_interrupt();
+    let gone = down::down(&name);
+    let figures = outcome?;
+    gone?;
+    match wanted.json {
+        true => crate::say(&crate::json_text(&figures)?),
+        false => crate::say(&report::text(&figures)),
+    }
+    Ok(if figures.failed.is_empty() { 0 } else { 1 })
+}
+
+fn figures(plan: &Plan, wanted: &Wanted, scratch: &Scratch) -> Result<Figures> {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let mut figures = Figures {
+        cpus: std::thread::available_parallelism().map_or(1, |n| n.get()),
+        load: load.split(' ').next().and_then(|l| l.parse().ok()).unwrap_or(0.0),
+        nodes: plan.shape.nodes,
+        ..Figures::default()
+    };
+    let mut failed = BTreeMap::new();
+    let mut step = Step { failed: &mut failed };
+    step.take("one view", || fabric::together(plan))?;
+    let (begun, before) = (Instant::now(), used(plan)?);
+    let mut launchers = vec![Launcher::Pando];
+    match hydra::find(plan, scratch) {
+        Ok(hydra) => {
+            figures.script = step.take("Hydra's launcher script", || hydra.script(plan))?;
+            launchers.push(Launcher::Hydra(hydra));
+        }
+        Err(why) => drop(figures.skipped.insert("Hydra (mpiexec.hydra)".into(), why)),
+    }
+    figures.skipped.insert("Slurm (srun)".into(), no_slurm());
+    let runs = if wanted.short { 4 } else { 10 };
+    figures.alone = step.take("`true` alone", || alone(plan))?;
+    for &nodes in &wanted.sizes {
+        let what = format!("`true` on {nodes} nodes");
+        figures.starts.extend(step.take(&what, || starts(plan, &launchers, nodes, runs))?.into_iter().flatten());
+    }
+    let many = step.take("many tasks", || tasks(plan, &launchers, if wanted.short { 1 } else { 3 }))?;
+    figures.tasks = many.unwrap_or_default();
+    if program::is_known(plan)? {
+        for &nodes in &wanted.sizes {
+            let what = format!("a program on {nodes} nodes");
+            let fresh = if wanted.short { 1 } else { 3 };
+            figures.programs.extend(step.take(&what, || program::measure(plan, scratch, nodes, fresh))?);
+        }
+    } else {
+        figures.skipped.insert("a program of 12 MB".into(), "not yet: `pando run` has no --bcast".into());
+    }
+    figures.loaded = loaded(plan, &launchers, &mut step, runs)?;
+    let medians = figures.starts.iter().filter(|s| s.launcher == Launcher::Pando.name());
+    figures.fit = fit::fit(&medians.map(|s| (s.nodes, s.whole.median_ms)).collect::<Vec<_>>());
+    figures.daemons = Some(daemons(plan, begun, before)?);
+    figures.failed = failed;
+    Ok(figures)
+}
+
+fn no_slurm() -> String {
+    match command::installed("srun") {
+        Some(_) => "it is installed, but this benchmark does not know how to start its daemons".into(),
+        None => "it is not installed".into(),
+    }
+}
+
+/// By turns, so that what disturbs one disturbs the others.
+fn rounds(launchers: &[Launcher], runs: usize, run: impl Fn(&Launcher) -> Result<Duration>) -> Result<Vec<Spread>> {
+    let mut all = vec![Vec::new(); launchers.len()];
+    for _ in 0..runs {
+        for (launcher, times) in launchers.iter().zip(&mut all) {
+            times.push(run(launcher)?);
+        }
+    }
+    Ok(all.iter().map(|times| Spread::of(times)).collect())
+}
+
+fn once(plan: &Plan, launcher: &Launcher, nodes: usize, ranks: usize, words: &[&str]) -> Result<Done> {
+    timed(launcher.command(plan, nodes, ranks, words)?, &format!("{} on {nodes} nodes", launcher.name()))
+}
+
+fn alone(plan: &Plan) -> Result<Spread> {
+    let one = || Ok(timed(entry::command(plan, "n1", &"true".into())?, "true")?.took);
+    Ok(Spread::of(&(0..20).map(|_| one()).collect::<Result<Vec<_>>>()?))
+}
+
+fn starts(plan: &Plan, launchers: &[Launcher], nodes: usize, runs: usize) -> Result<Vec<Start>> {
+    let mut all = Vec::new();
+    let true_on = |launcher: &Launcher| Ok(once(plan, launcher, nodes, nodes, &["true"])?.took);
+    let first = launchers.iter().map(true_on).collect::<Result<Vec<_>>>()?;
+    let before = used(plan)?.0;
+    let whole = rounds(launchers, runs, true_on)?;
+    let daemons = (used(plan)?.0 - before) * 1000.0 / runs as f64;
+    let exe = plan.exe.to_string_lossy();
+    let last = |launcher: &Launcher| since_last(&once(plan, launcher, nodes, nodes, &[&exe, CLOCK])?, nodes);
+    let prompt = rounds(launchers, runs.div_ceil(2), last)?;
+    for (i, launcher) in launchers.iter().enumerate() {
+        all.push(Start {
+            launcher: launcher.name(),
+            nodes,
+            first_ms: first[i].as_secs_f64() * 1000.0,
+            whole: whole[i],
+            prompt: prompt[i],
+            daemons_ms: matches!(launcher, Launcher::Pando).then_some(daemons),
+        });
+    }
+    Ok(all)
+}
+
+/// From the latest time that a rank has said to the end of the command. The clock is the same: it is one machine.
+fn since_last(done: &Done, ranks: usize) -> Result<Duration> {
+    let said: Vec<u64> = done.out.split_whitespace().filter_map(|w| w.parse().ok()).collect();
+    if said.len() != ranks {
+        return Err(Error::Other(format!("{} of {ranks} ranks have said when they ended", said.len())));
+    }
+    let last = UNIX_EPOCH + Duration::from_micros(said.into_iter().max().unwrap_or(0));
+    Ok(done.ended.duration_since(last).unwrap_or_default())
+}
+
+fn tasks(plan: &Plan, launchers: &[Launcher], runs: usize) -> Result<Vec<Tasks>> {
+    let (tasks, nodes) = TASKS;
+    let all = rounds(launchers, runs, |launcher| Ok(once(plan, launcher, nodes, tasks, &["true"])?.took))?;
+    let row = |(launcher, whole): (&Launcher, Spread)| {
+        let per_second = tasks as f64 * 1000.0 / whole.median_ms;
+        Tasks { launcher: launcher.name(), tasks, nodes, whole, per_second }
+    };
+    Ok(launchers.iter().zip(all).map(row).collect())
+}
+
+fn loaded(plan: &Plan, launchers: &[Launcher], step: &mut Step, runs: usize) -> Result<Vec<Loaded>> {
+    let nodes = LOADED.min(plan.shape.nodes);
+    // Those that are busy, too: else the idlest are taken.
+    let busy: Vec<String> = plan.nodes().into_iter().take(nodes).collect();
+    let among = ["-w", &busy.join(",")];
+    let run = |launcher: &Launcher| match launcher {
+        Launcher::Pando => Ok(timed(pando(plan, nodes, nodes, &among, &["true"])?, "pando run under load")?.took),
+        other => Ok(once(plan, other, nodes, nodes, &["true"])?.took),
+    };
+    let mut all = Vec::new();
+    let mut kinds: Vec<fn(&Plan, usize) -> Result<load::Load>> = vec![load::loops];
+    if nodes >= 2 {
+        kinds.push(load::streams);
+    }
+    for kind in kinds {
+        let measured = step.take("under load", || {
+            let load = kind(plan, nodes)?;
+            Ok((load.what.clone(), rounds(launchers, runs, run)?))
+        })?;
+        let Some((load, spreads)) = measured else { continue };
+        let row = |(launcher, whole): (&Launcher, Spread)| Loaded {
+            launcher: launcher.name(),
+            load: load.clone(),
+            nodes,
+            whole,
+        };
+        all.extend(launchers.iter().zip(spreads).map(row));
+    }
+    Ok(all)
+}
+
+/// CPU seconds of all daemons so far, and their resident bytes.
+fn used(plan: &Plan) -> Result<(f64, Vec<f64>)> {
+    let all = plan.nodes().iter().map(|n| api::figures(&plan.socket(n))).collect::<Result<Vec<_>>>()?;
+    let of = |name: &str| all.iter().map(|f| f.get(name).copied().unwrap_or(f64::NAN)).collect::<Vec<f64>>();
+    Ok((of("pando_daemon_cpu_seconds").iter().sum(), of("pando_daemon_resident_bytes")))
+}
+
+fn daemons(plan: &Plan, begun: Instant, before: (f64, Vec<f64>)) -> Result<Daemons> {
+    let (cpu, resident) = used(plan)?;
+    let mean = resident.iter().sum::<f64>() / resident.len().max(1) as f64;
+    Ok(Daemons {
+        cpu_s: [cpu - before.0, begun.elapsed().as_secs_f64()],
+        resident: [mean, resident.iter().copied().fold(f64::NAN, f64::max)],
+    })
+}
+
+/// `pando __clock`: says when it ends, microseconds since 1970.
+pub fn clock() -> Result<()> {
+    let now = std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    crate::say(&format!("{}\n", now.as_micros()));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_of_all_ranks_counts_and_none_may_be_missing() {
+        let ended = UNIX_EPOCH + Duration::from_micros(5_000_300);
+        let done = Done { took: Duration::ZERO, ended, out: "5000000\n5000200\n4000000\n".into() };
+        assert_eq!(since_last(&done, 3).unwrap(), Duration::from_micros(100));
+        assert!(since_last(&done, 4).is_err());
+    }
+
+    #[test]
+    fn the_middle_and_the_worst() {
+        let spread = Spread::of(&[3, 1, 2].map(Duration::from_millis));
+        assert_eq!((spread.median_ms, spread.worst_ms, spread.runs), (2.0, 3.0, 3));
+    }
+}

@@ -1,0 +1,141 @@
+//! The figures for people, with the aims beside them.
+
+use super::fit::LARGE;
+use super::{Figures, Spread, Start};
+use sim::table::Table;
+use std::fmt::Write;
+
+/// All of it.
+pub fn text(figures: &Figures) -> String {
+    let mut out = format!(
+        "{} nodes on {} CPUs, load {:.1} at the start{}\n",
+        figures.nodes,
+        figures.cpus,
+        figures.load,
+        if figures.load > figures.cpus as f64 * 0.5 { " (a busy machine: the figures say little)" } else { "" }
+    );
+    for table in [starts(figures), tasks(figures), programs(figures), loaded(figures)].into_iter().flatten() {
+        out += "\n";
+        out += &table.text();
+    }
+    out += "\n";
+    let mut lines = aims(figures);
+    lines.extend(rest(figures));
+    for line in lines {
+        out += &line;
+        out += "\n";
+    }
+    for (what, why) in &figures.failed {
+        _ = writeln!(out, "{what}: NOT MEASURED: {why}");
+    }
+    for (what, why) in &figures.skipped {
+        _ = writeln!(out, "{what}: SKIPPED: {why}");
+    }
+    out
+}
+
+fn ms(value: f64) -> String {
+    format!("{value:.1}")
+}
+
+fn of(spread: &Spread) -> [String; 2] {
+    [ms(spread.median_ms), ms(spread.worst_ms)]
+}
+
+fn starts(figures: &Figures) -> Option<Table> {
+    let names =
+        ["`true`, a rank each", "nodes", "ms", "worst", "first", "last exit to prompt ms", "worst", "daemons' CPU ms"];
+    let mut table = Table::new(&names);
+    for s in &figures.starts {
+        let ([half, worst], [prompt, latest]) = (of(&s.whole), of(&s.prompt));
+        let daemons = s.daemons_ms.map_or(String::new(), ms);
+        table.row(&[&s.launcher, &s.nodes, &half, &worst, &ms(s.first_ms), &prompt, &latest, &daemons]);
+    }
+    (!figures.starts.is_empty()).then_some(table)
+}
+
+fn tasks(figures: &Figures) -> Option<Table> {
+    let mut table = Table::new(&["many tasks", "tasks", "nodes", "ms", "worst", "tasks/s"]);
+    for t in &figures.tasks {
+        let [half, worst] = of(&t.whole);
+        table.row(&[&t.launcher, &t.tasks, &t.nodes, &half, &worst, &format!("{:.0}", t.per_second)]);
+    }
+    (!figures.tasks.is_empty()).then_some(table)
+}
+
+fn programs(figures: &Figures) -> Option<Table> {
+    let mut table = Table::new(&["a program of 12 MB", "nodes", "cold ms", "worst", "cached ms", "worst"]);
+    for p in &figures.programs {
+        let ([cold, coldest], [cached, worst]) = (of(&p.cold), of(&p.cached));
+        table.row(&[&"pando run --bcast", &p.nodes, &cold, &coldest, &cached, &worst]);
+    }
+    (!figures.programs.is_empty()).then_some(table)
+}
+
+fn loaded(figures: &Figures) -> Option<Table> {
+    let mut table = Table::new(&["`true` under load", "load", "nodes", "ms", "worst"]);
+    for l in &figures.loaded {
+        let [half, worst] = of(&l.whole);
+        table.row(&[&l.launcher, &l.load, &l.nodes, &half, &worst]);
+    }
+    (!figures.loaded.is_empty()).then_some(table)
+}
+
+fn mark(reached: bool) -> &'static str {
+    if reached { "ok" } else { "MISSED" }
+}
+
+/// What was aimed at, for the largest job.
+fn aims(figures: &Figures) -> Vec<String> {
+    let mut lines = Vec::new();
+    let ours = |nodes: usize| figures.starts.iter().find(|s| s.launcher == "pando run" && s.nodes == nodes);
+    let Some(largest) = figures.starts.iter().map(|s| s.nodes).max() else { return lines };
+    let theirs = |s: &&Start| s.nodes == largest && s.launcher != "pando run";
+    for their in figures.starts.iter().filter(theirs) {
+        let Some(our) = ours(largest) else { continue };
+        let part = our.whole.median_ms / their.whole.median_ms;
+        let aim = if their.launcher == "Hydra" { 3.0 } else { 10.0 };
+        let name = their.launcher;
+        let reached = mark(part <= 1.0 / aim);
+        lines.push(format!("`true` on {largest} nodes: {part:.2} of {name}'s time; aim: 1/{aim}  {reached}"));
+    }
+    for sent in &figures.programs {
+        let Some(our) = ours(sent.nodes) else { continue };
+        let part = sent.cached.median_ms / our.whole.median_ms;
+        let (nodes, reached) = (sent.nodes, mark(part <= 1.2));
+        lines.push(format!("12 MB cached on {nodes} nodes: {part:.2} of `true`; aim: 1.2  {reached}"));
+    }
+    lines
+}
+
+fn rest(figures: &Figures) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(fit) = &figures.fit {
+        let (base, level, large) = (fit.base_ms, fit.level_ms, fit.large_ms);
+        lines.push(format!(
+            "`pando run` takes {base:.1} ms and {level:.1} for each level (log8 of nodes): {large:.0} ms on {LARGE}; aim: 1000  {}",
+            mark(large <= 1000.0)
+        ));
+        lines.push(format!(
+            "  (all daemons and ranks share {} CPUs here, so that time grows with the nodes; with CPUs of their own only levels would count)",
+            figures.cpus
+        ));
+    }
+    if let Some(alone) = &figures.alone {
+        lines.push(format!("`true` without a launcher: {} ms, worst {}", ms(alone.median_ms), ms(alone.worst_ms)));
+    }
+    if let Some(script) = &figures.script {
+        let [half, worst] = of(script);
+        lines.push(format!(
+            "Hydra gets into nodes by a script in place of ssh: {half} ms, worst {worst}, for each node"
+        ));
+    }
+    if let Some(d) = &figures.daemons {
+        let [mean, most] = d.resident.map(|bytes| bytes / f64::from(1 << 20));
+        let [cpu, time] = d.cpu_s;
+        lines.push(format!(
+            "daemons: {cpu:.1} s of CPU in {time:.0} s, all together; {mean:.1} MB resident, at most {most:.1}"
+        ));
+    }
+    lines
+}
