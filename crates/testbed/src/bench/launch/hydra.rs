@@ -1,5 +1,5 @@
-//! MPICH's launcher on the nodes of a testbed. What ssh does elsewhere a script does here: it steps into a node's network, which takes a few
-//! milliseconds and no cryptography, so Hydra is better off than with ssh.
+//! MPICH's launcher on the nodes of a testbed. What ssh does elsewhere a script does here: it steps into a node's network and takes its host
+//! name, in a few milliseconds and without cryptography, so Hydra is better off than with ssh.
 
 use super::Spread;
 use super::command::{installed, timed};
@@ -33,15 +33,17 @@ fn script(plan: &Plan, scratch: &Scratch) -> Result<PathBuf> {
     let holding = plan.holding()?;
     let doors = scratch.0.join("nodes");
     std::fs::create_dir(&doors).at("create", &doors)?;
-    for (index, (fd, _)) in holding.networks.iter().enumerate() {
-        let door = doors.join(address(index));
-        symlink(format!("/proc/{}/fd/{fd}", holding.pid), &door).at("create", &door)?;
+    for (index, ((network, _), name)) in holding.networks.iter().zip(&holding.names).enumerate() {
+        for (kind, fd) in [("net", network), ("uts", name)] {
+            let door = doors.join(format!("{}.{kind}", address(index)));
+            symlink(format!("/proc/{}/fd/{fd}", holding.pid), &door).at("create", &door)?;
+        }
     }
     let script = scratch.0.join("into");
     let doors = doors.display();
     let text = format!(
         "#!/bin/sh\nwhile case $1 in -*) ;; *) false ;; esac; do shift; done\nnode=$1\nshift\n\
-         eval \"exec nsenter --net='{doors}/'$node $*\"\n"
+         eval \"exec nsenter --net='{doors}/'$node.net --uts='{doors}/'$node.uts $*\"\n"
     );
     std::fs::write(&script, text).at("write", &script)?;
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).at("make executable", &script)?;

@@ -23,6 +23,8 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 /// Tasks of the job that has more of them than its nodes have CPUs, and those nodes.
 const TASKS: (usize, usize) = (1000, 4);
+/// Who has failed so often is not tried again.
+const MOST_FAILURES: usize = 3;
 /// Nodes of the job that is started under load.
 const LOADED: usize = 16;
 
@@ -68,7 +70,7 @@ pub struct Start {
     /// From the start of the command to its end.
     pub whole: Spread,
     /// From the last rank's last act to the end of the command.
-    pub prompt: Spread,
+    pub prompt: Option<Spread>,
     /// CPU time of all daemons for one of these jobs, milliseconds (Pando's only).
     pub daemons_ms: Option<f64>,
 }
@@ -220,11 +222,9 @@ fn figures(plan: &Plan, wanted: &Wanted, scratch: &Scratch) -> Result<Figures> {
     let runs = if wanted.short { 4 } else { 10 };
     figures.alone = step.take("`true` alone", || alone(plan))?;
     for &nodes in &wanted.sizes {
-        let what = format!("`true` on {nodes} nodes");
-        figures.starts.extend(step.take(&what, || starts(plan, &launchers, nodes, runs))?.into_iter().flatten());
+        figures.starts.extend(starts(plan, &launchers, &mut step, nodes, runs)?);
     }
-    let many = step.take("many tasks", || tasks(plan, &launchers, if wanted.short { 1 } else { 3 }))?;
-    figures.tasks = many.unwrap_or_default();
+    figures.tasks = tasks(plan, &launchers, &mut step, if wanted.short { 1 } else { 3 })?;
     if program::is_known(plan)? {
         for &nodes in &wanted.sizes {
             let what = format!("a program on {nodes} nodes");
@@ -249,15 +249,23 @@ fn no_slurm() -> String {
     }
 }
 
-/// By turns, so that what disturbs one disturbs the others.
-fn rounds(launchers: &[Launcher], runs: usize, run: impl Fn(&Launcher) -> Result<Duration>) -> Result<Vec<Spread>> {
-    let mut all = vec![Vec::new(); launchers.len()];
+/// By turns, so that what disturbs one disturbs the others. None for who has not done it once; failures are noted.
+fn rounds(
+    launchers: &[Launcher],
+    step: &mut Step,
+    (what, runs): (&str, usize),
+    run: impl Fn(&Launcher) -> Result<Duration>,
+) -> Result<Vec<Option<Spread>>> {
+    let mut all = vec![(Vec::new(), 0); launchers.len()];
     for _ in 0..runs {
-        for (launcher, times) in launchers.iter().zip(&mut all) {
-            times.push(run(launcher)?);
+        for (launcher, (times, failures)) in launchers.iter().zip(&mut all).filter(|(_, (_, n))| *n < MOST_FAILURES) {
+            match step.take(&format!("{what}, {}", launcher.name()), || run(launcher))? {
+                Some(time) => times.push(time),
+                None => *failures += 1,
+            }
         }
     }
-    Ok(all.iter().map(|times| Spread::of(times)).collect())
+    Ok(all.iter().map(|(times, _)| (!times.is_empty()).then(|| Spread::of(times))).collect())
 }
 
 fn once(plan: &Plan, launcher: &Launcher, nodes: usize, ranks: usize, words: &[&str]) -> Result<Done> {
@@ -269,27 +277,29 @@ fn alone(plan: &Plan) -> Result<Spread> {
     Ok(Spread::of(&(0..20).map(|_| one()).collect::<Result<Vec<_>>>()?))
 }
 
-fn starts(plan: &Plan, launchers: &[Launcher], nodes: usize, runs: usize) -> Result<Vec<Start>> {
-    let mut all = Vec::new();
+fn starts(plan: &Plan, launchers: &[Launcher], step: &mut Step, nodes: usize, runs: usize) -> Result<Vec<Start>> {
+    let what = format!("`true` on {nodes} nodes");
     let true_on = |launcher: &Launcher| Ok(once(plan, launcher, nodes, nodes, &["true"])?.took);
-    let first = launchers.iter().map(true_on).collect::<Result<Vec<_>>>()?;
+    let first = rounds(launchers, step, (&what, 1), true_on)?;
     let before = used(plan)?.0;
-    let whole = rounds(launchers, runs, true_on)?;
+    let whole = rounds(launchers, step, (&what, runs), true_on)?;
     let daemons = (used(plan)?.0 - before) * 1000.0 / runs as f64;
+    // Ranks that say something ask more of a launcher than `true` does.
+    let what = format!("last exit to prompt on {nodes} nodes");
     let exe = plan.exe.to_string_lossy();
     let last = |launcher: &Launcher| since_last(&once(plan, launcher, nodes, nodes, &[&exe, CLOCK])?, nodes);
-    let prompt = rounds(launchers, runs.div_ceil(2), last)?;
-    for (i, launcher) in launchers.iter().enumerate() {
-        all.push(Start {
+    let prompt = rounds(launchers, step, (&what, runs.div_ceil(2)), last)?;
+    let row = |(i, launcher): (usize, &Launcher)| {
+        Some(Start {
             launcher: launcher.name(),
             nodes,
-            first_ms: first[i].as_secs_f64() * 1000.0,
-            whole: whole[i],
+            first_ms: first[i].map_or(f64::NAN, |f| f.median_ms),
+            whole: whole[i]?,
             prompt: prompt[i],
             daemons_ms: matches!(launcher, Launcher::Pando).then_some(daemons),
-        });
-    }
-    Ok(all)
+        })
+    };
+    Ok(launchers.iter().enumerate().filter_map(row).collect())
 }
 
 /// From the latest time that a rank has said to the end of the command. The clock is the same: it is one machine.
@@ -302,14 +312,17 @@ fn since_last(done: &Done, ranks: usize) -> Result<Duration> {
     Ok(done.ended.duration_since(last).unwrap_or_default())
 }
 
-fn tasks(plan: &Plan, launchers: &[Launcher], runs: usize) -> Result<Vec<Tasks>> {
+fn tasks(plan: &Plan, launchers: &[Launcher], step: &mut Step, runs: usize) -> Result<Vec<Tasks>> {
     let (tasks, nodes) = TASKS;
-    let all = rounds(launchers, runs, |launcher| Ok(once(plan, launcher, nodes, tasks, &["true"])?.took))?;
-    let row = |(launcher, whole): (&Launcher, Spread)| {
+    let what = format!("{tasks} tasks on {nodes} nodes");
+    let run = |launcher: &Launcher| Ok(once(plan, launcher, nodes, tasks, &["true"])?.took);
+    let all = rounds(launchers, step, (&what, runs), run)?;
+    let row = |(launcher, whole): (&Launcher, Option<Spread>)| {
+        let whole = whole?;
         let per_second = tasks as f64 * 1000.0 / whole.median_ms;
-        Tasks { launcher: launcher.name(), tasks, nodes, whole, per_second }
+        Some(Tasks { launcher: launcher.name(), tasks, nodes, whole, per_second })
     };
-    Ok(launchers.iter().zip(all).map(row).collect())
+    Ok(launchers.iter().zip(all).filter_map(row).collect())
 }
 
 fn loaded(plan: &Plan, launchers: &[Launcher], step: &mut Step, runs: usize) -> Result<Vec<Loaded>> {
@@ -318,27 +331,18 @@ fn loaded(plan: &Plan, launchers: &[Launcher], step: &mut Step, runs: usize) -> 
     let busy: Vec<String> = plan.nodes().into_iter().take(nodes).collect();
     let among = ["-w", &busy.join(",")];
     let run = |launcher: &Launcher| match launcher {
-        Launcher::Pando => Ok(timed(pando(plan, nodes, nodes, &among, &["true"])?, "pando run under load")?.took),
+        Launcher::Pando => Ok(timed(pando(plan, nodes, nodes, &among, &["true"])?, "pando run")?.took),
         other => Ok(once(plan, other, nodes, nodes, &["true"])?.took),
     };
     let mut all = Vec::new();
-    let mut kinds: Vec<fn(&Plan, usize) -> Result<load::Load>> = vec![load::loops];
-    if nodes >= 2 {
-        kinds.push(load::streams);
-    }
-    for kind in kinds {
-        let measured = step.take("under load", || {
-            let load = kind(plan, nodes)?;
-            Ok((load.what.clone(), rounds(launchers, runs, run)?))
-        })?;
-        let Some((load, spreads)) = measured else { continue };
-        let row = |(launcher, whole): (&Launcher, Spread)| Loaded {
-            launcher: launcher.name(),
-            load: load.clone(),
-            nodes,
-            whole,
-        };
-        all.extend(launchers.iter().zip(spreads).map(row));
+    for (what, start) in
+        [("CPU load", load::loops as fn(&Plan, usize) -> Result<load::Load>), ("network load", load::streams)]
+    {
+        let Some(load) = step.take(what, || start(plan, nodes))? else { continue };
+        let spreads = rounds(launchers, step, (what, runs), run)?;
+        all.extend(launchers.iter().zip(spreads).filter_map(|(launcher, whole)| {
+            Some(Loaded { launcher: launcher.name(), load: load.what.clone(), nodes, whole: whole? })
+        }));
     }
     Ok(all)
 }

@@ -47,7 +47,7 @@ fn starts(figures: &Figures) -> Option<Table> {
         ["`true`, a rank each", "nodes", "ms", "worst", "first", "last exit to prompt ms", "worst", "daemons' CPU ms"];
     let mut table = Table::new(&names);
     for s in &figures.starts {
-        let ([half, worst], [prompt, latest]) = (of(&s.whole), of(&s.prompt));
+        let ([half, worst], [prompt, latest]) = (of(&s.whole), s.prompt.as_ref().map(of).unwrap_or_default());
         let daemons = s.daemons_ms.map_or(String::new(), ms);
         table.row(&[&s.launcher, &s.nodes, &half, &worst, &ms(s.first_ms), &prompt, &latest, &daemons]);
     }
