@@ -169,7 +169,8 @@ fn beating(sockets: &[std::path::PathBuf], period_ms: u64) -> Result<Beating> {
     })
 }
 
-fn pass(time: Duration) -> Result<()> {
+/// Waits; Ctrl-C ends it.
+pub fn pass(time: Duration) -> Result<()> {
     let begun = Instant::now();
     while begun.elapsed() < time {
         if sys::interrupted().is_some() {

@@ -13,7 +13,7 @@ use crate::demo::report::median;
 use crate::error::{Error, Result};
 use crate::place::{Plan, Shape};
 use crate::scratch::Scratch;
-use crate::{CLOCK, api, down, entry, sys, up};
+use crate::{CLOCK, api, down, entry, faults, sys, up};
 use command::{Done, timed};
 use hydra::Hydra;
 use serde::Serialize;
@@ -23,6 +23,9 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 /// Tasks of the job that has more of them than its nodes have CPUs, and those nodes.
 const TASKS: (usize, usize) = (1000, 4);
+/// After nodes have found each other, and how long they are watched at rest.
+const SETTLING: Duration = Duration::from_secs(2);
+const RESTING: Duration = Duration::from_secs(2);
 /// Who has failed so often is not tried again.
 const MOST_FAILURES: usize = 3;
 /// Nodes of the job that is started under load.
@@ -71,7 +74,7 @@ pub struct Start {
     pub whole: Spread,
     /// From the last rank's last act to the end of the command.
     pub prompt: Option<Spread>,
-    /// CPU time of all daemons for one of these jobs, milliseconds (Pando's only).
+    /// CPU time of all daemons for one of these jobs, milliseconds, without what they take at rest (Pando's only).
     pub daemons_ms: Option<f64>,
 }
 
@@ -106,6 +109,8 @@ pub struct Loaded {
 /// What all daemons have used since the testbed was up.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Daemons {
+    /// CPU time of all when nothing is to do, seconds in a second.
+    pub rest: f64,
     /// CPU time of all, seconds, in how many seconds.
     pub cpu_s: [f64; 2],
     /// Resident bytes: the mean, and the largest.
@@ -125,6 +130,8 @@ pub struct Figures {
     pub alone: Option<Spread>,
     /// `true` on some nodes.
     pub starts: Vec<Start>,
+    /// The same without Pando's daemons on the machine.
+    pub without: Vec<Start>,
     /// Many tasks on few nodes.
     pub tasks: Vec<Tasks>,
     /// A program that is sent to the nodes.
@@ -209,6 +216,7 @@ fn figures(plan: &Plan, wanted: &Wanted, scratch: &Scratch) -> Result<Figures> {
     let mut failed = BTreeMap::new();
     let mut step = Step { failed: &mut failed };
     step.take("one view", || fabric::together(plan))?;
+    let rest = step.take("daemons at rest", || at_rest(plan))?.unwrap_or(0.0);
     let (begun, before) = (Instant::now(), used(plan)?);
     let mut launchers = vec![Launcher::Pando];
     match hydra::find(plan, scratch) {
@@ -222,7 +230,12 @@ fn figures(plan: &Plan, wanted: &Wanted, scratch: &Scratch) -> Result<Figures> {
     let runs = if wanted.short { 4 } else { 10 };
     figures.alone = step.take("`true` alone", || alone(plan))?;
     for &nodes in &wanted.sizes {
-        figures.starts.extend(starts(plan, &launchers, &mut step, nodes, runs)?);
+        let mut all = starts(plan, &launchers, &mut step, nodes, runs)?;
+        if let Some(ours) = all.first_mut().filter(|s| s.launcher == Launcher::Pando.name()) {
+            let what = format!("CPU time of daemons on {nodes} nodes");
+            ours.daemons_ms = step.take(&what, || of_daemons(plan, nodes, rest))?;
+        }
+        figures.starts.extend(all);
     }
     figures.tasks = tasks(plan, &launchers, &mut step, if wanted.short { 1 } else { 3 })?;
     if program::is_known(plan)? {
@@ -237,7 +250,17 @@ fn figures(plan: &Plan, wanted: &Wanted, scratch: &Scratch) -> Result<Figures> {
     figures.loaded = loaded(plan, &launchers, &mut step, runs)?;
     let medians = figures.starts.iter().filter(|s| s.launcher == Launcher::Pando.name());
     figures.fit = fit::fit(&medians.map(|s| (s.nodes, s.whole.median_ms)).collect::<Vec<_>>());
-    figures.daemons = Some(daemons(plan, begun, before)?);
+    figures.daemons = Some(daemons(plan, rest, begun, before)?);
+    // As many daemons as there are nodes share the CPUs here, and take from them while others are measured: once more without.
+    launchers.remove(0);
+    if !launchers.is_empty() {
+        step.take("the end of the daemons", || {
+            plan.nodes().iter().try_for_each(|node| faults::kill(plan, node, true).map(drop))
+        })?;
+        for &nodes in &wanted.sizes {
+            figures.without.extend(starts(plan, &launchers, &mut step, nodes, runs)?);
+        }
+    }
     figures.failed = failed;
     Ok(figures)
 }
@@ -281,9 +304,7 @@ fn starts(plan: &Plan, launchers: &[Launcher], step: &mut Step, nodes: usize, ru
     let what = format!("`true` on {nodes} nodes");
     let true_on = |launcher: &Launcher| Ok(once(plan, launcher, nodes, nodes, &["true"])?.took);
     let first = rounds(launchers, step, (&what, 1), true_on)?;
-    let before = used(plan)?.0;
     let whole = rounds(launchers, step, (&what, runs), true_on)?;
-    let daemons = (used(plan)?.0 - before) * 1000.0 / runs as f64;
     // Ranks that say something ask more of a launcher than `true` does.
     let what = format!("last exit to prompt on {nodes} nodes");
     let exe = plan.exe.to_string_lossy();
@@ -296,7 +317,7 @@ fn starts(plan: &Plan, launchers: &[Launcher], step: &mut Step, nodes: usize, ru
             first_ms: first[i].map_or(f64::NAN, |f| f.median_ms),
             whole: whole[i]?,
             prompt: prompt[i],
-            daemons_ms: matches!(launcher, Launcher::Pando).then_some(daemons),
+            daemons_ms: None,
         })
     };
     Ok(launchers.iter().enumerate().filter_map(row).collect())
@@ -354,10 +375,30 @@ fn used(plan: &Plan) -> Result<(f64, Vec<f64>)> {
     Ok((of("pando_daemon_cpu_seconds").iter().sum(), of("pando_daemon_resident_bytes")))
 }
 
-fn daemons(plan: &Plan, begun: Instant, before: (f64, Vec<f64>)) -> Result<Daemons> {
+/// CPU time of all daemons when nothing is to do, seconds in a second.
+fn at_rest(plan: &Plan) -> Result<f64> {
+    fabric::pass(SETTLING)?;
+    let (begun, before) = (Instant::now(), used(plan)?.0);
+    fabric::pass(RESTING)?;
+    Ok((used(plan)?.0 - before) / begun.elapsed().as_secs_f64())
+}
+
+/// CPU time of all daemons for one job, milliseconds: what they take anyway is not counted.
+fn of_daemons(plan: &Plan, nodes: usize, rest: f64) -> Result<f64> {
+    const JOBS: usize = 4;
+    let (begun, before) = (Instant::now(), used(plan)?.0);
+    for _ in 0..JOBS {
+        once(plan, &Launcher::Pando, nodes, nodes, &["true"])?;
+    }
+    let taken = used(plan)?.0 - before - rest * begun.elapsed().as_secs_f64();
+    Ok(taken.max(0.0) * 1000.0 / JOBS as f64)
+}
+
+fn daemons(plan: &Plan, rest: f64, begun: Instant, before: (f64, Vec<f64>)) -> Result<Daemons> {
     let (cpu, resident) = used(plan)?;
     let mean = resident.iter().sum::<f64>() / resident.len().max(1) as f64;
     Ok(Daemons {
+        rest,
         cpu_s: [cpu - before.0, begun.elapsed().as_secs_f64()],
         resident: [mean, resident.iter().copied().fold(f64::NAN, f64::max)],
     })

@@ -51,6 +51,11 @@ fn starts(figures: &Figures) -> Option<Table> {
         let daemons = s.daemons_ms.map_or(String::new(), ms);
         table.row(&[&s.launcher, &s.nodes, &half, &worst, &ms(s.first_ms), &prompt, &latest, &daemons]);
     }
+    for s in &figures.without {
+        let ([half, worst], [prompt, latest]) = (of(&s.whole), s.prompt.as_ref().map(of).unwrap_or_default());
+        let name = format!("{}, no daemons", s.launcher);
+        table.row(&[&name, &s.nodes, &half, &worst, &ms(s.first_ms), &prompt, &latest, &""]);
+    }
     (!figures.starts.is_empty()).then_some(table)
 }
 
@@ -132,7 +137,10 @@ fn rest(figures: &Figures) -> Vec<String> {
     }
     if let Some(d) = &figures.daemons {
         let [mean, most] = d.resident.map(|bytes| bytes / f64::from(1 << 20));
-        let [cpu, time] = d.cpu_s;
+        let ([cpu, time], rest) = (d.cpu_s, d.rest * 100.0);
+        lines.push(format!(
+            "daemons at rest: {rest:.0} % of a CPU, all together, whoever is measured (\"no daemons\": they were ended before)"
+        ));
         lines.push(format!(
             "daemons: {cpu:.1} s of CPU in {time:.0} s, all together; {mean:.1} MB resident, at most {most:.1}"
         ));
