@@ -16,6 +16,15 @@ pub struct Fit {
     pub level_ms: f64,
     /// What that makes for 16,384 nodes.
     pub large_ms: f64,
+    /// By so much the line misses what was measured, at most, of the largest that was measured: 0.1 is a tenth.
+    pub off: f64,
+}
+
+impl Fit {
+    /// Does the line say anything of other sizes? Where the nodes share CPUs times grow with their number, and no line over levels fits.
+    pub fn holds(&self) -> bool {
+        self.off <= 0.1
+    }
 }
 
 /// The least squares over all (nodes, milliseconds); none where there are less than two sizes.
@@ -31,7 +40,10 @@ pub fn fit(points: &[(usize, f64)]) -> Option<Fit> {
     }
     let level_ms = over / square;
     let base_ms = y - level_ms * x;
-    Some(Fit { base_ms, level_ms, large_ms: base_ms + level_ms * levels(LARGE) })
+    let at = |nodes: usize| base_ms + level_ms * levels(nodes);
+    let most = points.iter().map(|p| p.1).fold(f64::MIN_POSITIVE, f64::max);
+    let off = points.iter().map(|p| (at(p.0) - p.1).abs() / most).fold(0.0, f64::max);
+    Some(Fit { base_ms, level_ms, large_ms: at(LARGE), off })
 }
 
 #[cfg(test)]
@@ -43,13 +55,18 @@ mod tests {
         let fit = fit(&[(1, 10.0), (8, 13.0), (64, 16.0)]).unwrap();
         assert!((fit.base_ms - 10.0).abs() < 1e-9 && (fit.level_ms - 3.0).abs() < 1e-9, "{fit:?}");
         // 14 levels of 2 are 14/3 of 8.
-        assert!((fit.large_ms - 24.0).abs() < 1e-9, "{fit:?}");
+        assert!((fit.large_ms - 24.0).abs() < 1e-9 && fit.holds(), "{fit:?}");
     }
 
     #[test]
     fn what_lies_beside_the_line_counts_half_to_each_side() {
         let fit = fit(&[(1, 9.0), (1, 11.0), (8, 12.0), (8, 14.0)]).unwrap();
         assert!((fit.base_ms - 10.0).abs() < 1e-9 && (fit.level_ms - 3.0).abs() < 1e-9, "{fit:?}");
+    }
+
+    #[test]
+    fn what_grows_with_the_nodes_is_no_line() {
+        assert!(!fit(&[(1, 28.0), (16, 162.0), (64, 416.0)]).unwrap().holds());
     }
 
     #[test]
