@@ -1,6 +1,7 @@
 //! What launch times say of larger clusters.
 
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// The size for which the aim was set.
 pub const LARGE: usize = 16_384;
@@ -18,12 +19,14 @@ pub struct Fit {
     pub large_ms: f64,
     /// By so much the line misses what was measured, at most, of the largest that was measured: 0.1 is a tenth.
     pub off: f64,
+    /// So many sizes were measured.
+    pub sizes: usize,
 }
 
 impl Fit {
     /// Does the line say anything of other sizes? Where the nodes share CPUs times grow with their number, and no line over levels fits.
     pub fn holds(&self) -> bool {
-        self.off <= 0.1
+        self.sizes > 2 && self.off <= 0.1
     }
 }
 
@@ -43,7 +46,8 @@ pub fn fit(points: &[(usize, f64)]) -> Option<Fit> {
     let at = |nodes: usize| base_ms + level_ms * levels(nodes);
     let most = points.iter().map(|p| p.1).fold(f64::MIN_POSITIVE, f64::max);
     let off = points.iter().map(|p| (at(p.0) - p.1).abs() / most).fold(0.0, f64::max);
-    Some(Fit { base_ms, level_ms, large_ms: at(LARGE), off })
+    let sizes = points.iter().map(|p| p.0).collect::<BTreeSet<_>>().len();
+    Some(Fit { base_ms, level_ms, large_ms: at(LARGE), off, sizes })
 }
 
 #[cfg(test)]
@@ -67,6 +71,8 @@ mod tests {
     #[test]
     fn what_grows_with_the_nodes_is_no_line() {
         assert!(!fit(&[(1, 28.0), (16, 162.0), (64, 416.0)]).unwrap().holds());
+        // Two points are on a line whatever they are.
+        assert!(!fit(&[(1, 28.0), (16, 162.0)]).unwrap().holds());
     }
 
     #[test]

@@ -119,6 +119,7 @@ fn rest(figures: &Figures) -> Vec<String> {
         let (base, level, large) = (fit.base_ms, fit.level_ms, fit.large_ms);
         let verdict = match fit.holds() {
             true => mark(large <= 1000.0).to_owned(),
+            false if fit.sizes < 3 => "NOT SAID: two sizes are always on a line".into(),
             false => format!("NOT SAID: the line is off by {:.0} % of the longest", fit.off * 100.0),
         };
         lines.push(format!(
