@@ -91,6 +91,13 @@ fn every_rank_has_its_place_and_its_words() {
     command.env("PANDO_SOCKET", &n1.socket).env("X", "a b\nc");
     assert_eq!(ok(&mut command), "0027\n77\n/usr\na b\nc\n");
     assert_eq!(ok(&mut run(n1, &["-w", "n2", "-D", "/tmp", "pwd"])), "/tmp\n");
+    // CPUs of one's own, as far as there are enough.
+    let script = "grep Cpus_allowed_list /proc/self/status";
+    let mine: Vec<String> =
+        ok(&mut run(n1, &["-w", "n2", "-n2", "-c1", "sh", "-c", script])).lines().map(str::to_owned).collect();
+    if std::thread::available_parallelism().unwrap().get() > 1 {
+        assert!(mine.len() == 2 && mine[0] != mine[1], "{mine:?}");
+    }
     let refused = [
         (vec!["-N4", "true"], "3 take ranks"),
         (vec!["-N2", "/no/such/program"], "/no/such/program"),

@@ -180,14 +180,14 @@ fn order(node: &Node, request: &Request, caller: Caller, without: &[String]) -> 
 
 /// Runs it to its end. A node that could not be reached, if all can begin anew without it.
 async fn run(node: &Arc<Node>, order: Arc<Order>, request: &Request, user: &mut User, last: bool) -> Option<String> {
-    let Some(_entry) = enter(node, &order) else {
+    let Some(entry) = enter(node, &order, 0) else {
         user.tell(Tell::No("this node has a job with that number".into()));
         return None;
     };
     let (downs, from_head) = channel::<Down>(WAITING);
     let (ups, mut from_tree) = unbounded_channel::<Up>();
-    let (mine, theirs) = (node.clone(), order.clone());
-    let runs = tokio::spawn(async move { part::run(&mine, theirs, 0, from_head, ups).await });
+    let (mine, theirs, cpus) = (node.clone(), order.clone(), entry.cpus.clone());
+    let runs = tokio::spawn(async move { part::run(&mine, theirs, 0, cpus, (from_head, ups)).await });
     let mut head = Head::new(order.clone(), request.kill_on_bad, request.grace_ms);
     let (begun, mut unreachable, mut early) = (Instant::now(), None, true);
     let now = || begun.elapsed().as_millis() as u64;

@@ -30,7 +30,7 @@ where
     let (order, entry) = match check(node, &order, place, peer) {
         Ok(()) => {
             let order = Arc::new(order);
-            let entry = enter(node, &order).ok_or_else(|| broken("this node has a part in that job already"))?;
+            let entry = enter(node, &order, place).ok_or_else(|| broken("this node has a part in that job already"))?;
             (order, entry)
         }
         Err(why) => {
@@ -47,7 +47,7 @@ where
     let said = Said { queue, beat: Up::Beat, silence: Some(lost_after) };
     let (mine, theirs) = (node.clone(), order.clone());
     let runs = tokio::spawn(async move {
-        part::run(&mine, theirs, place, downs, ups).await;
+        part::run(&mine, theirs, place, entry.cpus.clone(), (downs, ups)).await;
         drop(entry);
     });
     let why = talk(stream, frames, said, &hear, |down: Down| down).await;

@@ -15,8 +15,9 @@ use crate::events::now_ms;
 use crate::place::replace_file;
 use crate::views;
 use crate::writer::Writer;
+use pando_kernel::affinity;
 use pando_launch::Order;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,17 +39,37 @@ struct Inner {
     set_aside: u64,
     /// By the head's name and the job's number.
     all: BTreeMap<(String, u64), views::Job>,
+    /// CPUs that belong to ranks.
+    taken: BTreeSet<u16>,
+}
+
+impl Inner {
+    /// So many CPUs for each of so many ranks, of those that nobody has. All or none.
+    fn take(&mut self, allowed: &[usize], ranks: u32, each: u16) -> Vec<Vec<u16>> {
+        let free = allowed.iter().filter_map(|cpu| u16::try_from(*cpu).ok()).filter(|cpu| !self.taken.contains(cpu));
+        let wanted = ranks as usize * usize::from(each);
+        let mine: Vec<u16> = free.take(wanted).collect();
+        if each == 0 || mine.len() < wanted {
+            return Vec::new();
+        }
+        self.taken.extend(&mine);
+        mine.chunks(each.into()).map(<[u16]>::to_vec).collect()
+    }
 }
 
 /// A job is known as long as this lives.
 pub struct Entry {
     node: Arc<Node>,
     key: (String, u64),
+    /// The CPUs of each of its ranks here; none, if they are not to have their own, or there are not enough.
+    pub cpus: Vec<Vec<u16>>,
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        self.node.jobs.inner().all.remove(&self.key);
+        let mut inner = self.node.jobs.inner();
+        inner.all.remove(&self.key);
+        self.cpus.iter().flatten().for_each(|cpu| _ = inner.taken.remove(cpu));
     }
 }
 
@@ -59,7 +80,12 @@ impl Jobs {
         let set_aside = next + BLOCK;
         replace_file(&file, set_aside.to_string().as_bytes())?;
         let cache = Arc::new(Cache::open(programs, cache_mb << 20));
-        Ok(Jobs { inner: Mutex::new(Inner { next, set_aside, all: BTreeMap::new() }), file, writer, cache })
+        Ok(Jobs {
+            inner: Mutex::new(Inner { next, set_aside, all: BTreeMap::new(), taken: BTreeSet::new() }),
+            file,
+            writer,
+            cache,
+        })
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -84,7 +110,7 @@ impl Jobs {
 }
 
 /// Notes that this node has a part in it. None if it has one already.
-fn enter(node: &Arc<Node>, order: &Order) -> Option<Entry> {
+fn enter(node: &Arc<Node>, order: &Order, place: u32) -> Option<Entry> {
     let key = (order.nodes[0].node.clone(), order.job);
     let words = order.task.words.iter().map(|w| String::from_utf8_lossy(w).into_owned());
     let nodes = order.nodes.iter().filter(|s| s.ranks > 0).map(|s| s.node.clone()).collect();
@@ -103,6 +129,27 @@ fn enter(node: &Arc<Node>, order: &Order) -> Option<Entry> {
         return None;
     }
     inner.all.insert(key.clone(), job);
+    let ranks = order.nodes.get(place as usize).map_or(0, |s| s.ranks);
+    let cpus = match order.cpus.filter(|_| ranks > 0 && !order.pool) {
+        Some(each) => inner.take(&affinity::allowed(0).unwrap_or_default(), ranks, each),
+        None => Vec::new(),
+    };
     drop(inner);
-    Some(Entry { node: node.clone(), key })
+    Some(Entry { node: node.clone(), key, cpus })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_have_cpus_of_their_own_or_none_has() {
+        let mut inner = Inner { next: 1, set_aside: 1, all: BTreeMap::new(), taken: BTreeSet::from([2]) };
+        let allowed = [0, 1, 2, 3, 4];
+        assert_eq!(inner.take(&allowed, 2, 2), [[0, 1], [3, 4]]);
+        assert!(inner.take(&allowed, 1, 1).is_empty(), "all are taken");
+        inner.taken.remove(&1);
+        assert!(inner.take(&allowed, 2, 1).is_empty() && inner.taken.len() == 4);
+        assert_eq!(inner.take(&allowed, 1, 1), [[1]]);
+    }
 }

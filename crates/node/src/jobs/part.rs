@@ -30,6 +30,8 @@ struct Below {
     node: Arc<Node>,
     order: Arc<Order>,
     place: u32,
+    /// Those of each rank here, for the launcher.
+    cpus: Vec<Vec<u16>>,
     at: usize,
     said: Said<Down>,
     hear: Sender<Heard>,
@@ -48,8 +50,15 @@ struct Driver {
     events: VecDeque<Event>,
 }
 
-/// Runs it to its end. `downs`: what the parent says, closed when it is lost.
-pub async fn run(node: &Arc<Node>, order: Arc<Order>, place: u32, mut downs: Receiver<Down>, ups: UnboundedSender<Up>) {
+/// Runs it to its end. `cpus`: those of each rank here. `parent`: what it says, closed when it is lost, and what it is told.
+pub async fn run(
+    node: &Arc<Node>,
+    order: Arc<Order>,
+    place: u32,
+    cpus: Vec<Vec<u16>>,
+    parent: (Receiver<Down>, UnboundedSender<Up>),
+) {
+    let (mut downs, ups) = parent;
     let part = Part::new(order.clone(), place);
     let children = part.children();
     let goods = tokio::task::block_in_place(|| Goods::new(&node.jobs.cache, &order, &children));
@@ -69,7 +78,8 @@ pub async fn run(node: &Arc<Node>, order: Arc<Order>, place: u32, mut downs: Rec
         driver.links.push(Some(sender));
         let silence = (child != Child::Launcher).then(|| Duration::from_millis(node.config.jobs.lost_after_ms));
         let said = Said { queue, beat: Down::Beat, silence };
-        let below = Below { node: node.clone(), order: order.clone(), place, at, said, hear: hear.clone() };
+        let (node, order, cpus) = (node.clone(), order.clone(), cpus.clone());
+        let below = Below { node, order, place, cpus, at, said, hear: hear.clone() };
         match child {
             Child::Launcher => driver.waits = Some(below),
             Child::Place(place) => drop(tokio::spawn(below.member(place))),
@@ -244,7 +254,8 @@ impl Below {
         place: u32,
         came: bool,
     ) -> io::Result<String> {
-        let work = Work { place, order: (*self.order).clone(), came, cpus: Vec::new() };
+        let cpus = if place == self.place { self.cpus } else { Vec::new() };
+        let work = Work { place, order: (*self.order).clone(), came, cpus };
         stream.write_all(&encode(&work).map_err(io::Error::other)?).await?;
         stream.flush().await?;
         let at = self.at;
