@@ -1,7 +1,7 @@
 //! The words of the command line.
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
-use pando_launch::Stdin;
+use pando_launch::{Mpi, Stdin};
 use pando_node::views::Children;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -334,7 +334,7 @@ pub struct RunOptions {
 #[derive(ClapArgs)]
 #[command(next_help_heading = "Parallel jobs")]
 pub struct ParallelOptions {
-    /// Run so many of it, its ranks, side by side: a parallel job. They stay where they begin, and are MPI programs if they like (MPICH's).
+    /// Run so many of it, its ranks, side by side: a parallel job. They stay where they begin, and are MPI programs if they like (MPICH's or Open MPI's).
     #[arg(short = 'n', long = "ranks", visible_alias = "ntasks", value_name = "RANKS", conflicts_with_all = NOT_PARALLEL)]
     pub ranks: Option<u32>,
     /// On so many nodes, the idlest.
@@ -374,6 +374,9 @@ pub struct ParallelOptions {
     /// earlier job (always, as if nothing follows); to nobody (never).
     #[arg(long, value_name = "WHEN", value_enum, num_args = 0..=1, require_equals = true, default_value = "auto", default_missing_value = "always")]
     pub bcast: Bcast,
+    /// What MPI programs find each other through: pmi1 (MPICH's), pmix (Open MPI's; needs libpmix.so.2 on every node), none; auto looks at the program's libraries.
+    #[arg(long, value_name = "WHAT", value_parser = mpi, default_value = "auto")]
+    pub mpi: Mpi,
     /// The directory where ranks begin.
     #[arg(short = 'D', long, value_name = "DIR")]
     pub chdir: Option<PathBuf>,
@@ -431,6 +434,16 @@ pub enum Bcast {
 /// What is said of one program that may move.
 const NOT_PARALLEL: [&str; 11] =
     ["node", "best", "cpu", "home_only", "no_move", "nodes", "max_moves", "memory", "apart", "together", "detach"];
+
+fn mpi(text: &str) -> Result<Mpi, String> {
+    match text {
+        "auto" => Ok(Mpi::Auto),
+        "pmi1" => Ok(Mpi::Pmi1),
+        "pmix" => Ok(Mpi::Pmix),
+        "none" => Ok(Mpi::None),
+        _ => Err("write auto, pmi1, pmix or none".into()),
+    }
+}
 
 fn stdin(text: &str) -> Result<Stdin, String> {
     match text {

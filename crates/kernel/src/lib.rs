@@ -18,6 +18,7 @@ pub mod naming;
 pub mod notify;
 pub mod pagemap;
 pub mod pidfd;
+pub mod pmix;
 pub mod poll;
 pub mod privacy;
 pub mod procfs;

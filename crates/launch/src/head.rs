@@ -111,7 +111,8 @@ impl Head {
                 self.over = true;
                 out.push(Act::Tell(Tell::Over));
             }
-            Up::Beat => {}
+            // The head's own place has found the way for it.
+            Up::Modex(_) | Up::Beat => {}
         }
         if self.alone {
             out.retain(|a| !matches!(a, Act::Tell(_)));

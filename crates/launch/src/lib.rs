@@ -8,6 +8,7 @@
 mod frame;
 mod head;
 mod message;
+mod needs;
 mod order;
 mod part;
 mod plan;
@@ -19,9 +20,10 @@ mod trial;
 
 pub use frame::{Broken, Frames, MOST, encode};
 pub use head::{Act, Head};
-pub use message::{Ask, Down, Ending, Said, Stream, Tell, Up, Work};
-pub use order::{Environment, Order, Share, Stdin, Task};
+pub use message::{Ask, Down, Ending, Modex, Said, Stream, Tell, Up, Work};
+pub use needs::{needed, wants_pmix};
+pub use order::{Environment, Manager, Order, Share, Stdin, Task};
 pub use part::{Child, Effect, Event, Part};
-pub use plan::{Candidate, Request, plan};
+pub use plan::{Candidate, Mpi, Request, plan};
 pub use pool::{Pool, Verdict};
 pub use program::{Program, Spread, Sum, piece_size, sum};

@@ -39,6 +39,31 @@ pub struct Work {
 /// What is said at a barrier: a name, and bytes.
 pub type Said = (String, serde_bytes::ByteBuf);
 
+/// One rank wants to know what another one has said, which runs elsewhere (PMIx's direct modex). It takes the shortest way through the tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Modex {
+    /// What has it said? Its launcher answers when it has said something.
+    Wanted {
+        /// Who asks.
+        place: u32,
+        /// The question's number there.
+        number: u64,
+        /// The rank that is asked about.
+        rank: u32,
+    },
+    /// This.
+    Found {
+        /// Who asked.
+        place: u32,
+        /// The question's number there.
+        number: u64,
+        /// The rank that was asked about.
+        rank: u32,
+        /// None: nobody can tell any more.
+        said: Option<serde_bytes::ByteBuf>,
+    },
+}
+
 /// Down the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Down {
@@ -78,6 +103,8 @@ pub enum Down {
         #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
     },
+    /// For one place.
+    Modex(Modex),
     /// Everything ends at once.
     Kill,
     /// Nothing; the link lives.
@@ -123,6 +150,8 @@ pub enum Up {
     Fence(Vec<Said>),
     /// The program is wanted here or below: its pieces up to this one may come.
     Want(u32),
+    /// For a place that is not below.
+    Modex(Modex),
     /// A rank wants the job to end (MPI_Abort).
     Abort {
         /// The rank.

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 const MOST_NODES: usize = 1 << 15;
 const MOST_RANKS: u64 = 1 << 20;
 const LONGEST_NAME: usize = 63;
+/// Longest name of a job for PMIx, which allows 255 bytes.
+const LONGEST_SPACE: usize = 200;
 /// Bounds of how many children a node has, and of the window.
 const ARITIES: std::ops::RangeInclusive<u8> = 1..=64;
 const LARGEST_WINDOW: u32 = 16 << 20;
@@ -51,6 +53,20 @@ pub enum Stdin {
     Rank(u32),
 }
 
+/// Whom a job's ranks find each other through.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Manager {
+    /// Nobody.
+    None,
+    /// A server of PMI-1, as MPICH's programs want it.
+    Pmi1,
+    /// A server of PMIx, as Open MPI's want it.
+    Pmix {
+        /// The job's name there. Whoever on a node knows it may speak for a rank.
+        space: String,
+    },
+}
+
 /// The order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
@@ -76,6 +92,8 @@ pub struct Order {
     pub pool: bool,
     /// The program's file, which goes along to those who want it.
     pub program: Option<Program>,
+    /// Whom ranks find each other through.
+    pub manager: Manager,
 }
 
 impl Order {
@@ -98,6 +116,10 @@ impl Order {
         all((1..=MOST_RANKS).contains(&next), "number of ranks")?;
         all(!matches!(self.stdin, Stdin::Rank(r) if u64::from(r) >= next), "rank that gets standard input")?;
         all(self.program.as_ref().is_none_or(Program::is_sound), "the program's pieces")?;
+        if let Manager::Pmix { space } = &self.manager {
+            let plain = space.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+            all((1..=LONGEST_SPACE).contains(&space.len()) && plain, "name for PMIx")?;
+        }
         let sound = |bytes: &[u8]| !bytes.contains(&0);
         let variables = self.task.environment.iter();
         let named = variables.clone().all(|(name, _)| !name.is_empty() && !name.contains(&b'='));
@@ -176,6 +198,7 @@ pub(crate) mod tests {
             hold: false,
             pool: false,
             program: None,
+            manager: Manager::Pmi1,
         }
     }
 
@@ -219,6 +242,8 @@ pub(crate) mod tests {
         bad(&|o| o.nodes[2].ranks = u32::MAX);
         bad(&|o| o.nodes[1].node = "x".repeat(64));
         bad(&|o| o.stdin = Stdin::Rank(4));
+        bad(&|o| o.manager = Manager::Pmix { space: "a/b".into() });
+        bad(&|o| o.manager = Manager::Pmix { space: String::new() });
         bad(&|o| o.task.words[0] = serde_bytes::ByteBuf::from("a\0b"));
         bad(&|o| o.task.environment = vec![(serde_bytes::ByteBuf::from("A=B"), serde_bytes::ByteBuf::new())]);
     }

@@ -1,6 +1,6 @@
 //! A node's part in a job: what comes from above goes down, what comes from below goes up, added up where that can be done.
 
-use crate::message::{Down, Said, Up};
+use crate::message::{Down, Modex, Said, Up};
 use crate::order::{Order, Stdin};
 use std::sync::Arc;
 
@@ -193,6 +193,10 @@ impl Part {
                 self.said.extend(said);
                 self.fence(out);
             }
+            Up::Modex(modex) => {
+                self.may_say(child, &modex)?;
+                self.carry(modex, out);
+            }
             Up::Gone => self.gone(child, None, out),
             // Pieces go from link to link, and that is the driver's.
             Up::Beat | Up::Want(_) => {}
@@ -241,7 +245,45 @@ impl Part {
         }
     }
 
+    /// A place asks for itself and answers for its ranks.
+    fn may_say(&self, child: usize, modex: &Modex) -> Result<(), String> {
+        let (Modex::Wanted { place, rank, .. } | Modex::Found { place, rank, .. }) = modex;
+        let runs = self.order.place_of(*rank).ok_or_else(|| format!("it speaks of rank {rank}"))?;
+        if *place as usize >= self.order.nodes.len() {
+            return Err(format!("it speaks of place {place}"));
+        }
+        match modex {
+            Modex::Wanted { .. } => self.speaks_for(child, *place),
+            Modex::Found { .. } => self.speaks_for(child, runs),
+        }
+    }
+
+    /// On its way to whom it is for, up or down; who is gone says nothing any more, and that is answered here.
+    fn carry(&mut self, modex: Modex, out: &mut Vec<Effect>) {
+        let to = match &modex {
+            Modex::Wanted { rank, .. } => self.order.place_of(*rank),
+            Modex::Found { place, .. } => Some(*place),
+        };
+        let Some(to) = to else { return };
+        let next = match to == self.place {
+            true => Some(Child::Launcher),
+            false => self.order.towards(self.place, to).map(Child::Place),
+        };
+        let Some(next) = next else { return out.push(Effect::Up(Up::Modex(modex))) };
+        match self.below.iter().position(|b| b.who == next && !b.gone) {
+            Some(child) => out.push(Effect::Down(child, Down::Modex(modex))),
+            None => {
+                if let Modex::Wanted { place, number, rank } = modex {
+                    self.carry(Modex::Found { place, number, rank, said: None }, out);
+                }
+            }
+        }
+    }
+
     fn down(&mut self, down: Down, out: &mut Vec<Effect>) {
+        if let Down::Modex(modex) = down {
+            return self.carry(modex, out);
+        }
         let to = |b: &Below| match &down {
             Down::Stdin(_) | Down::StdinEnds => b.taken.is_some(),
             Down::Taken { place, .. } | Down::Task { place, .. } => match b.who {
@@ -254,5 +296,72 @@ impl Part {
         self.killed |= down == Down::Kill;
         let meant = self.below.iter().enumerate().filter(|(_, b)| !b.gone && to(b));
         out.extend(meant.map(|(i, _)| Effect::Down(i, down.clone())));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::tests::order;
+    use serde_bytes::ByteBuf;
+
+    /// Six nodes with two ranks each, in a tree of arity 2: 1 and 2 are below 0, 3 and 4 below 1, 5 below 2.
+    fn parts() -> Vec<Part> {
+        let order = Arc::new(order(6, 2, 2, true));
+        (0..6).map(|place| Part::new(order.clone(), place)).collect()
+    }
+
+    /// Lets a launcher say something, carries it, and gives the launcher that hears it and the places on the way.
+    fn carried(parts: &mut [Part], from: u32, modex: Modex) -> (u32, Modex, Vec<u32>) {
+        let (mut at, mut event, mut way) = (from, Event::Up(0, Up::Modex(modex)), Vec::new());
+        loop {
+            way.push(at);
+            let part = &mut parts[at as usize];
+            let mut effects = part.step(event).unwrap();
+            assert_eq!(effects.len(), 1, "{effects:?}");
+            match effects.remove(0) {
+                Effect::Up(up) => {
+                    let parent = part.order.parent(at).unwrap();
+                    let child = parts[parent as usize].children().iter().position(|c| *c == Child::Place(at)).unwrap();
+                    (at, event) = (parent, Event::Up(child, up));
+                }
+                Effect::Down(child, down) => match (part.children()[child], down) {
+                    (Child::Launcher, Down::Modex(modex)) => return (at, modex, way),
+                    (Child::Place(place), down) => (at, event) = (place, Event::Down(down)),
+                    other => panic!("{other:?}"),
+                },
+            }
+        }
+    }
+
+    #[test]
+    fn a_question_finds_its_rank_and_the_answer_comes_back() {
+        let mut parts = parts();
+        for (from, rank, to, way) in [(3, 8, 4, &[3, 1, 4][..]), (3, 11, 5, &[3, 1, 0, 2, 5]), (0, 6, 3, &[0, 1, 3])] {
+            let wanted = Modex::Wanted { place: from, number: 7, rank };
+            assert_eq!(carried(&mut parts, from, wanted.clone()), (to, wanted, way.to_vec()));
+            let found = Modex::Found { place: from, number: 7, rank, said: Some(ByteBuf::from("card")) };
+            let back = way.iter().rev().copied().collect();
+            assert_eq!(carried(&mut parts, to, found.clone()), (from, found, back));
+        }
+    }
+
+    #[test]
+    fn who_is_gone_is_answered_for() {
+        let mut parts = parts();
+        parts[1].step(Event::ChildLost(2, "killed".into())).unwrap();
+        let wanted = Modex::Wanted { place: 3, number: 1, rank: 8 };
+        let found = Modex::Found { place: 3, number: 1, rank: 8, said: None };
+        assert_eq!(carried(&mut parts, 3, wanted), (3, found, vec![3, 1, 3]));
+    }
+
+    #[test]
+    fn nobody_asks_or_answers_for_others() {
+        let mut parts = parts();
+        let liar = |part: &mut Part, modex| assert!(part.step(Event::Up(0, Up::Modex(modex))).is_err());
+        liar(&mut parts[3], Modex::Wanted { place: 4, number: 1, rank: 0 });
+        liar(&mut parts[3], Modex::Wanted { place: 3, number: 1, rank: 12 });
+        liar(&mut parts[3], Modex::Found { place: 9, number: 1, rank: 6, said: None });
+        liar(&mut parts[3], Modex::Found { place: 0, number: 1, rank: 8, said: None });
     }
 }

@@ -4,6 +4,20 @@ use crate::order::{Share, Stdin, Task};
 use crate::program::Program;
 use serde::{Deserialize, Serialize};
 
+/// What programs are to find each other through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Mpi {
+    /// What the program's libraries want: PMIx for Open MPI's, PMI-1 for all others.
+    #[default]
+    Auto,
+    /// PMI-1.
+    Pmi1,
+    /// PMIx.
+    Pmix,
+    /// Nothing.
+    None,
+}
+
 /// What the user wants to run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
@@ -31,6 +45,8 @@ pub struct Request {
     pub pool: bool,
     /// The program's file, if it goes along.
     pub program: Option<Program>,
+    /// What they are to find each other through.
+    pub mpi: Mpi,
 }
 
 /// A node that takes ranks.
@@ -163,6 +179,7 @@ mod tests {
             hold: false,
             pool: false,
             program: None,
+            mpi: Mpi::Auto,
         }
     }
 

@@ -17,6 +17,12 @@ pub fn effective_uid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+/// The group whose rights this process has.
+pub fn effective_gid() -> u32 {
+    // SAFETY: getegid has no preconditions and cannot fail.
+    unsafe { libc::getegid() }
+}
+
 /// Milliseconds of a clock tick in `/proc` (USER_HZ is 100 on this architecture).
 pub const MS_A_TICK: u64 = 10;
 

@@ -4,7 +4,7 @@ use super::progress::Progress;
 use super::{Line, NOT_STARTED, bytes_of, open, program, task_of};
 use crate::args::MapOptions;
 use pando_kernel::signal;
-use pando_launch::{Ask, Ending, Frames, Pool, Request, Share, Stdin, Stream, Tell, Verdict};
+use pando_launch::{Ask, Ending, Frames, Mpi, Pool, Request, Share, Stdin, Stream, Tell, Verdict};
 use pando_node::client::Client;
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
@@ -72,6 +72,7 @@ fn begin(client: &Client, options: &MapOptions) -> Result<Map, String> {
         grace_ms: 0,
         hold: false,
         pool: true,
+        mpi: Mpi::None,
         program: source.as_ref().map(|s| s.program.clone()),
     };
     let interrupts: Vec<i32> =

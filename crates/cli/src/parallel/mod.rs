@@ -116,6 +116,7 @@ fn request(options: &RunOptions) -> Result<(Request, Option<Source>), String> {
         grace_ms: p.wait.map_or(2000, |s| s.saturating_mul(1000)),
         hold: p.hold,
         pool: false,
+        mpi: program::mpi(p.mpi, &options.command[0], &directory),
         program: source.as_ref().map(|s| s.program.clone()),
     };
     Ok((request, source))

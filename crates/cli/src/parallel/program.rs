@@ -2,7 +2,7 @@
 
 use super::Line;
 use crate::args::Bcast;
-use pando_launch::{Ask, Program, piece_size, sum};
+use pando_launch::{Ask, Mpi, Program, needed, piece_size, sum, wants_pmix};
 use serde_bytes::ByteBuf;
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -81,6 +81,14 @@ fn read(file: &File, program: &Program, index: u32) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; length];
     file.read_exact_at(&mut bytes, offset)?;
     Ok(bytes)
+}
+
+/// What the program's libraries want, if the user has not said it. We look, and not the node: with its user's rights.
+pub fn mpi(wish: Mpi, word: &OsStr, directory: &Path) -> Mpi {
+    let file = place(word, directory).filter(|_| wish == Mpi::Auto).and_then(|path| File::open(path).ok());
+    let Some(file) = file else { return wish };
+    let names = needed(|at, to| file.read_exact_at(to, at).is_ok());
+    if names.iter().any(|name| wants_pmix(name)) { Mpi::Pmix } else { wish }
 }
 
 /// Where a shell would find it.

@@ -16,7 +16,7 @@ use axum::http::StatusCode;
 use axum::http::header::{CONNECTION, UPGRADE};
 use axum::response::{IntoResponse, Response};
 use hyper_util::rt::TokioIo;
-use pando_launch::{Act, Ask, Candidate, Down, Frames, Head, Order, Request, Tell, Up, plan};
+use pando_launch::{Act, Ask, Candidate, Down, Frames, Head, Manager, Mpi, Order, Request, Tell, Up, plan};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -161,8 +161,9 @@ fn order(node: &Node, request: &Request, caller: Caller, without: &[String]) -> 
         gone => format!("{why} ({} could not be reached)", gone.join(", ")),
     })?;
     let window = (WINDOWS / nodes.len() as u32).clamp(WINDOW.0, WINDOW.1);
+    let job = node.jobs.number();
     let order = Order {
-        job: node.jobs.number(),
+        job,
         user: user_name(caller.uid),
         nodes,
         arity: node.config.jobs.arity,
@@ -173,9 +174,26 @@ fn order(node: &Node, request: &Request, caller: Caller, without: &[String]) -> 
         hold: request.hold,
         pool: request.pool,
         program: request.program.clone(),
+        manager: manager(node, job, request.mpi),
     };
     order.check()?;
     Ok(order)
+}
+
+/// Whom ranks find each other through: all nodes do as it is decided here.
+fn manager(node: &Node, job: u64, wish: Mpi) -> Manager {
+    match wish {
+        Mpi::None => Manager::None,
+        // The user's command has looked at the program, and has not seen that it wants anything else.
+        Mpi::Auto | Mpi::Pmi1 => Manager::Pmi1,
+        Mpi::Pmix => {
+            // The library believes who knows this name, on the node where it runs.
+            let mut secret = [0; 16];
+            pando_wire::token::random(&mut secret);
+            let secret: String = secret.iter().map(|b| format!("{b:02x}")).collect();
+            Manager::Pmix { space: format!("pando-{}-{job}-{secret}", node.name()) }
+        }
+    }
 }
 
 /// Runs it to its end. A node that could not be reached, if all can begin anew without it.

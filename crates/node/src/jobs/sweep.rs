@@ -17,9 +17,10 @@ pub fn sweep(head: &str, job: u64) {
         let left: Vec<i32> = procfs::processes().into_iter().filter(is_of_it).collect();
         let lives = |pid: &&i32| procfs::stat(**pid).is_some_and(|s| s.lives());
         if left.iter().filter(lives).count() == 0 {
-            return;
+            break;
         }
         left.iter().for_each(|pid| _ = signal::kill(*pid, libc::SIGKILL));
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
+    crate::launcher::sweep_scratch();
 }

@@ -5,14 +5,18 @@
 
 mod family;
 mod manager;
+mod meeting;
+mod pmix;
 mod ready;
+mod scratch;
 mod start;
 mod streams;
 
-use manager::Manager;
-use pando_kernel::rank;
+use meeting::Meeting;
+use pando_kernel::{pmix::Event, rank};
 use pando_launch::{Down, Ending, Frames, Order, Up, Work, encode};
 use ready::Ready;
+pub use scratch::sweep as sweep_scratch;
 use serde_bytes::ByteBuf;
 use start::Rank;
 use std::collections::{BTreeMap, VecDeque};
@@ -42,6 +46,8 @@ enum Told {
     Say(Up),
     /// A line of a rank to its process manager.
     Line(u32, String),
+    /// A rank wants something of its PMIx server.
+    Pmix(Event),
     /// All that a rank has to say has been said, or enough time has passed.
     Quiet(u32),
 }
@@ -83,10 +89,13 @@ async fn serve(socket: UnixStream) -> io::Result<()> {
     let mut frames = Frames::default();
     let Some(work) = next::<Work>(&mut from, &mut frames).await? else { return Ok(()) };
     let (order, place) = (Arc::new(work.order), work.place);
-    let share = order.nodes.get(place as usize).ok_or_else(|| io::Error::other("no such place"))?.clone();
+    order.nodes.get(place as usize).ok_or_else(|| io::Error::other("no such place"))?;
     let writer = tokio::spawn(write(to, said));
-    let ready = match Ready::make(&order, work.came, work.cpus) {
-        Ok(ready) => ready,
+    let (tell, mut told) = unbounded_channel();
+    let made = Ready::make(&order, work.came, work.cpus)
+        .and_then(|ready| Meeting::make(&order, place, &ready, &tell).map(|meeting| (ready, meeting)));
+    let (ready, meeting) = match made {
+        Ok(made) => made,
         Err(why) => {
             let _ = says.send(Up::Refused { place, why });
             let _ = says.send(Up::Gone);
@@ -96,10 +105,9 @@ async fn serve(socket: UnixStream) -> io::Result<()> {
         }
     };
     let _ = says.send(Up::Ready);
-    let (tell, mut told) = unbounded_channel();
     let mut children = signal(SignalKind::child())?;
     let mut state = State {
-        manager: Manager::new(&order, &share),
+        meeting,
         window: Arc::new(Semaphore::new(order.window as usize)),
         input: Input::new(&order, place),
         order,
@@ -145,8 +153,9 @@ async fn finish(
 ) {
     family::end_all().await;
     let readers: Vec<_> = state.ranks.values_mut().flat_map(|r| std::mem::take(&mut r.readers)).collect();
-    let State { says, window, tell, place, .. } = state;
-    drop(tell);
+    let State { says, window, tell, place, meeting, .. } = state;
+    // What ranks have left in files goes, too.
+    drop((tell, meeting));
     let mut all = tokio::spawn(async move {
         for reader in readers {
             let _ = reader.await;
@@ -203,7 +212,7 @@ struct State {
     order: Arc<Order>,
     place: u32,
     ready: Ready,
-    manager: Manager,
+    meeting: Meeting,
     window: Arc<Semaphore>,
     input: Input,
     ranks: BTreeMap<u32, Rank>,
@@ -238,7 +247,11 @@ impl State {
             Down::StdinEnds => self.input.end(),
             Down::Signal(number) => family::signal_all(number.into()),
             Down::Taken { place, bytes } if place == self.place => self.window.add_permits(bytes as usize),
-            Down::Fenced(said) => self.manager.fenced(&said),
+            Down::Fenced(said) => {
+                let ups = self.meeting.fenced(said);
+                ups.into_iter().for_each(|up| self.say(up));
+            }
+            Down::Modex(modex) => self.meeting.modex(modex, &self.tell),
             Down::Task { place, task, words } if place == self.place && self.order.pool => {
                 self.queue.push_back((task, words));
                 self.fill();
@@ -259,10 +272,12 @@ impl State {
         let streams = self.streams();
         let share = &self.order.nodes[self.place as usize];
         for rank in share.first..share.first + share.ranks {
-            let started = start::start(&self.order, self.place, rank, &self.ready, &streams, &mut self.input);
+            let started = self.meeting.environment(rank).map_err(io::Error::other).and_then(|more| {
+                start::start(&self.order, self.place, rank, &self.ready, &streams, &mut self.input, more)
+            });
             let begun = match started {
                 Ok((begun, connection)) => {
-                    self.manager.attach(rank, connection, &self.tell);
+                    self.meeting.attach(rank, connection, &self.tell);
                     self.pids.insert(begun.pid, rank);
                     begun
                 }
@@ -316,7 +331,12 @@ impl State {
         match told {
             Told::Say(up) => self.say(up),
             Told::Line(rank, line) => {
-                for up in self.manager.line(rank, &line) {
+                for up in self.meeting.line(rank, &line) {
+                    self.say(up);
+                }
+            }
+            Told::Pmix(event) => {
+                for up in self.meeting.event(event) {
                     self.say(up);
                 }
             }
@@ -348,7 +368,7 @@ impl State {
         while let Some((pid, status)) = rank::collect() {
             let Some(rank) = self.pids.remove(&pid) else { continue };
             let how = match ending(status) {
-                Ending::Exit(0) if self.manager.is_inside(rank) => Ending::Early,
+                Ending::Exit(0) if self.meeting.is_inside(rank) => Ending::Early,
                 how => how,
             };
             let Some(found) = self.ranks.get_mut(&rank) else { continue };

@@ -2,7 +2,7 @@
 
 use crate::sys::CONNECTION;
 use pando_kernel::rank::{self, User};
-use pando_launch::Order;
+use pando_launch::{Order, Task};
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io::Read;
@@ -47,7 +47,7 @@ impl Ready {
             return Err(format!("there is no directory {shown} here: `pando run --chdir DIR` takes another one"));
         }
         let directory = CString::new(task.directory.to_vec()).map_err(|e| e.to_string())?;
-        let (program, keep) = if came { came_along()? } else { (find(order)?, None) };
+        let (program, keep) = if came { came_along()? } else { (find(task)?, None) };
         Ok(Ready { program, keep, user: (me == 0).then_some(user), directory, cpus })
     }
 }
@@ -63,9 +63,9 @@ fn came_along() -> Result<(PathBuf, Option<RawFd>), String> {
 }
 
 /// The program's file, as a shell would find it.
-fn find(order: &Order) -> Result<PathBuf, String> {
-    let word = OsStr::from_bytes(&order.task.words[0]);
-    let directory = Path::new(OsStr::from_bytes(&order.task.directory));
+fn find(task: &Task) -> Result<PathBuf, String> {
+    let word = OsStr::from_bytes(task.words.first().map_or(&[], |w| w.as_slice()));
+    let directory = Path::new(OsStr::from_bytes(&task.directory));
     if word.as_bytes().contains(&b'/') {
         let file = directory.join(word);
         return match is_program(&file) {
@@ -73,7 +73,7 @@ fn find(order: &Order) -> Result<PathBuf, String> {
             Err(why) => Err(format!("{}: {why}", word.display())),
         };
     }
-    let path = order.task.environment.iter().find(|(n, _)| n.as_slice() == b"PATH").map(|(_, v)| v.as_slice());
+    let path = task.environment.iter().find(|(n, _)| n.as_slice() == b"PATH").map(|(_, v)| v.as_slice());
     let places = path.unwrap_or(USUAL_PATH).split(|b| *b == b':');
     let mut files = places.map(|place| directory.join(OsStr::from_bytes(place)).join(word));
     let found = files.find(|file| is_program(file).is_ok());

@@ -4,9 +4,9 @@ use super::ready::Ready;
 use super::streams::{Input, Streams};
 use crate::sys::CONNECTION;
 use pando_kernel::rank::{self, Setup};
-use pando_launch::{Ending, Order, Share, Stdin, Stream};
+use pando_launch::{Ending, Manager, Order, Share, Stdin, Stream};
 use serde_bytes::ByteBuf;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
@@ -91,7 +91,7 @@ fn setup(order: &Order, ready: &Ready, cpus: Vec<u16>, keep: Vec<RawFd>) -> Setu
     }
 }
 
-/// Starts it. Gives the connection to its process manager, too.
+/// Starts it, with more variables than all ranks get. Gives the connection to its PMI-1 manager, too, if it has one.
 pub fn start(
     order: &Order,
     place: u32,
@@ -99,10 +99,13 @@ pub fn start(
     ready: &Ready,
     streams: &Streams,
     input: &mut Input,
-) -> io::Result<(Rank, UnixStream)> {
+    more: Vec<(OsString, OsString)>,
+) -> io::Result<(Rank, Option<UnixStream>)> {
     let share = &order.nodes[place as usize];
     let local = number - share.first;
-    let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+    let pair = (order.manager == Manager::Pmi1).then(std::os::unix::net::UnixStream::pair).transpose()?;
+    let (ours, theirs) = pair.map_or((None, None), |(ours, theirs)| (Some(ours), Some(theirs)));
+    let pmi = theirs.as_ref().map(|theirs| theirs.as_raw_fd());
     let (mine, stdin) = if wants_input(order, number) { pipe_in()? } else { (None, Stdio::null()) };
     let (out, stdout) = io::pipe()?;
     let (err, stderr) = io::pipe()?;
@@ -122,14 +125,15 @@ pub fn start(
         command.arg0(words[0]).args(&words[1..]);
     }
     give(&mut command, order);
-    for (name, value) in variables(order, share, number, theirs.as_raw_fd()) {
+    for (name, value) in variables(order, share, number, pmi) {
         command.env(name, value);
     }
+    command.envs(more);
     command.stdin(stdin).stdout(stdout).stderr(stderr);
     // Between the two programs of a held rank.
     let held = (order.hold && ready.program.starts_with("/proc/self/fd")).then_some(CONNECTION);
     let cpus = ready.cpus.get(local as usize).cloned().unwrap_or_default();
-    let keep = [Some(theirs.as_raw_fd()), ready.keep.or(held)].into_iter().flatten().collect();
+    let keep = [pmi, ready.keep.or(held)].into_iter().flatten().collect();
     rank::prepare(&mut command, setup(order, ready, cpus, keep));
     // It is waited for by pid: orphans are taken in by the same call.
     let pid = command.spawn()?.id() as i32;
@@ -140,8 +144,9 @@ pub fn start(
         streams.read(number, Stream::Out, OwnedFd::from(out))?,
         streams.read(number, Stream::Err, OwnedFd::from(err))?,
     ];
-    ours.set_nonblocking(true)?;
-    Ok((Rank { pid, ended: None, quiet: false, readers }, UnixStream::from_std(ours)?))
+    let connection =
+        ours.map(|ours| ours.set_nonblocking(true).and_then(|()| UnixStream::from_std(ours))).transpose()?;
+    Ok((Rank { pid, ended: None, quiet: false, readers }, connection))
 }
 
 fn wants_input(order: &Order, rank: u32) -> bool {
@@ -158,7 +163,7 @@ fn pipe_in() -> io::Result<(Option<OwnedFd>, Stdio)> {
 }
 
 /// What a rank may want to know: our own names, those of Slurm, which many programs ask for, and those of PMI.
-fn variables(order: &Order, share: &Share, rank: u32, pmi: i32) -> Vec<(&'static str, String)> {
+fn variables(order: &Order, share: &Share, rank: u32, pmi: Option<i32>) -> Vec<(&'static str, String)> {
     let mut shares: Vec<&Share> = order.nodes.iter().filter(|s| s.ranks > 0).collect();
     shares.sort_by_key(|s| s.first);
     let names: Vec<&str> = shares.iter().map(|s| s.node.as_str()).collect();
@@ -191,11 +196,10 @@ fn variables(order: &Order, share: &Share, rank: u32, pmi: i32) -> Vec<(&'static
         ("SLURM_NODELIST", list),
         ("SLURMD_NODENAME", share.node.clone()),
         ("SLURM_SUBMIT_DIR", directory),
-        ("PMI_RANK", rank.clone()),
-        ("PMI_ID", rank),
-        ("PMI_SIZE", size),
-        ("PMI_FD", pmi.to_string()),
     ];
+    if let Some(pmi) = pmi {
+        all.extend([("PMI_RANK", rank.clone()), ("PMI_ID", rank), ("PMI_SIZE", size), ("PMI_FD", pmi.to_string())]);
+    }
     all.extend(order.cpus.map(|cpus| ("SLURM_CPUS_PER_TASK", cpus.to_string())));
     all
 }
