@@ -62,8 +62,12 @@ impl Server {
         let library = Library::load()?;
         LISTENER.set(listener).map_err(|_| "there is a PMIx server in this process already".to_owned())?;
         // With its other stores it writes files of root's into directories of the user's, who could have put a link there.
+        // And what it finds out about the machine is not used: it should not wake graphics cards for that.
         // SAFETY: the caller has one thread.
-        unsafe { std::env::set_var("PMIX_MCA_gds", "hash") };
+        unsafe {
+            std::env::set_var("PMIX_MCA_gds", "hash");
+            std::env::set_var("HWLOC_COMPONENTS", "-gl,-opencl,-cuda,-nvml,-rsmi,-levelzero,-pci");
+        }
         let mut infos = Infos::default();
         let shown = directory.to_string_lossy();
         infos.text("pmix.srvr.tmpdir", &shown);

@@ -76,6 +76,8 @@ impl Drop for Entry {
 impl Jobs {
     /// With the numbers that were set aside in this file, and the programs in that directory.
     pub fn open(file: PathBuf, programs: PathBuf, cache_mb: u64, writer: Arc<Writer>) -> io::Result<Jobs> {
+        // What launchers of an earlier life have left.
+        crate::launcher::sweep_scratch();
         let next = std::fs::read_to_string(&file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(1);
         let set_aside = next + BLOCK;
         replace_file(&file, set_aside.to_string().as_bytes())?;
