@@ -2,7 +2,7 @@
 //!
 //! Invariants: all that a call points to is copied before it returns; an answer is given once, and never after the library was shut down.
 
-use super::ffi::{ALL_RANKS, DONE, ERROR, Info, ModexDone, NOT_SUPPORTED, OpDone, Proc, SUCCESS};
+use super::ffi::{ALL_RANKS, DONE, ERROR, Info, ModexDone, NOT_FOUND, NOT_SUPPORTED, OpDone, Proc, SUCCESS};
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::{OnceLock, PoisonError, RwLock};
 
@@ -45,6 +45,8 @@ pub type Listener = Box<dyn Fn(Event) + Send + Sync>;
 
 /// There is one library in a process, and so one listener.
 pub static LISTENER: OnceLock<Listener> = OnceLock::new();
+/// The job's name: nobody here knows another one's.
+pub static SPACE: OnceLock<String> = OnceLock::new();
 /// May the library be called? Whoever answers holds it.
 pub static RUNS: RwLock<bool> = RwLock::new(false);
 
@@ -181,6 +183,12 @@ pub unsafe extern "C" fn abort(
     SUCCESS
 }
 
+/// Is it one of this job's? What is behind the end of a name may be anything.
+fn is_ours(proc: &Proc) -> bool {
+    let name = proc.space.split(|byte| *byte == 0).next().unwrap_or_default();
+    SPACE.get().is_some_and(|space| space.as_bytes() == name)
+}
+
 /// All ranks of one job, some, or nothing that can be brought together here.
 ///
 /// # Safety
@@ -192,7 +200,7 @@ unsafe fn ranks_of(procs: *const Proc, count: usize) -> Option<Option<Vec<u32>>>
     }
     // SAFETY: the caller's.
     let procs = unsafe { std::slice::from_raw_parts(procs, count) };
-    if procs.iter().any(|p| p.space != procs[0].space) {
+    if !procs.iter().all(is_ours) {
         return None;
     }
     if procs.iter().any(|p| p.rank == ALL_RANKS) {
@@ -230,7 +238,10 @@ pub unsafe extern "C" fn direct_modex(
     data: *mut c_void,
 ) -> c_int {
     // SAFETY: the library's own, in its call.
-    let rank = unsafe { rank_of(proc) };
+    let (ours, rank) = unsafe { (is_ours(&*proc), rank_of(proc)) };
+    if !ours {
+        return NOT_FOUND;
+    }
     tell(Event::Modex { rank, answer: Answer { done: function, data: data as usize } });
     SUCCESS
 }

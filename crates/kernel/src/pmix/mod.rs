@@ -8,7 +8,7 @@ mod ffi;
 mod info;
 
 pub use called::{Answer, Asked, Done, Event, Listener};
-use called::{LISTENER, RUNS};
+use called::{LISTENER, RUNS, SPACE};
 use ffi::{Library, Module};
 use info::{Infos, proc};
 use std::ffi::{CStr, CString, OsStr, OsString, c_char};
@@ -61,12 +61,14 @@ impl Server {
     pub fn start(directory: &Path, job: &Job, listener: Listener) -> Result<Server, String> {
         let library = Library::load()?;
         LISTENER.set(listener).map_err(|_| "there is a PMIx server in this process already".to_owned())?;
+        let _ = SPACE.set(job.space.to_owned());
         // With its other stores it writes files of root's into directories of the user's, who could have put a link there.
         // And what it finds out about the machine is not used: it should not wake graphics cards for that.
         // SAFETY: the caller has one thread.
         unsafe {
             std::env::set_var("PMIX_MCA_gds", "hash");
             std::env::set_var("HWLOC_COMPONENTS", "-gl,-opencl,-cuda,-nvml,-rsmi,-levelzero,-pci");
+            std::env::set_var("HWLOC_PLUGINS_PATH", directory);
         }
         let mut infos = Infos::default();
         let shown = directory.to_string_lossy();

@@ -2,7 +2,7 @@
 //! somebody looks for what was left ([`sweep`]). Its launcher holds a lock on it for as long as it lives.
 
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -36,8 +36,9 @@ impl Scratch {
     /// Makes one for the ranks of a user (number and group); none: of ours.
     pub fn make(user: Option<(u32, u32)>) -> io::Result<Scratch> {
         for _ in 0..TRIES {
+            // Straight from the kernel: what keys are made with takes its time to get ready in a new process.
             let mut secret = [0; 8];
-            pando_wire::token::random(&mut secret);
+            File::open("/dev/urandom")?.read_exact(&mut secret)?;
             let name: String = secret.iter().map(|b| format!("{b:02x}")).collect();
             let root = base().join(format!("{PREFIX}{name}"));
             DirBuilder::new().mode(0o700).create(&root)?;
