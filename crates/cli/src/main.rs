@@ -29,7 +29,7 @@ fn main() {
         // Before anything else: helpers start often, and must inherit no decision of the command line's.
         Some("__deputy") => pando_migrate::deputy_main(),
         Some("__guest") => pando_migrate::guest_main(),
-        Some("__launcher") => pando_node::launcher_main(),
+        Some("__starter") => pando_node::starter_main(),
         Some("__hold") => pando_node::hold_main(&words[2..]),
         Some("testbed") => pando_testbed::cli(words[2..].to_vec()),
         Some("demo") => pando_testbed::demo(words[2..].to_vec()),

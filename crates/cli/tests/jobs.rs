@@ -31,8 +31,7 @@ fn left(mark: &str) -> Vec<i32> {
 
 /// The launchers below these daemons.
 fn launchers(lab: &Lab) -> Vec<i32> {
-    let children = lab.nodes.iter().filter(|n| n.child_lives()).flat_map(|n| procfs::children(n.pid() as i32));
-    children.filter(|pid| procfs::command(*pid).contains("__launcher")).collect()
+    lab.nodes.iter().filter(|n| n.child_lives()).flat_map(lab::launchers_of).collect()
 }
 
 /// A job that goes on for long, with processes of processes; it has begun.
@@ -232,9 +231,7 @@ fn whoever_dies_the_job_ends_and_nothing_is_left() {
     lab.settled();
     // A launcher.
     let (child, _out) = long(&lab, "d2", &["-N4", "-n4"]);
-    let found = procfs::children(lab.nodes[1].pid() as i32);
-    let launcher = found.into_iter().find(|pid| procfs::command(*pid).contains("__launcher")).unwrap();
-    signal(launcher as u32, "KILL");
+    signal(lab::launchers_of(&lab.nodes[1])[0] as u32, "KILL");
     let (status, text) = said(child);
     assert!(
         status == 137 && text.contains("node n2 was lost (the process that started its ranks was killed)"),

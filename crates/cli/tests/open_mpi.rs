@@ -102,7 +102,7 @@ fn ended(mut child: Child) -> (i32, String) {
 }
 
 fn launcher(node: &Daemon) -> Option<i32> {
-    procfs::children(node.pid() as i32).into_iter().find(|pid| procfs::command(*pid).contains("__launcher"))
+    lab::launchers_of(node).first().copied()
 }
 
 #[test]

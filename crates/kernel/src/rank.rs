@@ -133,6 +133,37 @@ unsafe fn limit((resource, soft, hard): &(u32, u64, u64)) {
     }
 }
 
+/// Children that end are gone: nobody asks how.
+pub fn leave_no_zombies() {
+    // SAFETY: ignoring a signal has no preconditions.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+}
+
+/// Makes a copy of this process, which must have one thread only: true in the copy. Its children are its own to ask after.
+pub fn fork() -> io::Result<bool> {
+    let threads = std::fs::read_dir("/proc/self/task")?.count();
+    if threads != 1 {
+        return Err(io::Error::other(format!("a process with {threads} threads can't be copied")));
+    }
+    // SAFETY: there is no other thread that could hold a lock, so the copy is as sound as this one.
+    let pid = check(i64::from(unsafe { libc::fork() }))?;
+    if pid == 0 {
+        // SAFETY: the default of a signal has no preconditions.
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    }
+    Ok(pid == 0)
+}
+
+/// Leads a session of its own, and reads from `input` instead of what it read from before.
+pub fn become_session(input: RawFd) -> io::Result<()> {
+    // SAFETY: plain system calls on numbers; nobody here uses descriptor 0 by another name.
+    unsafe {
+        check(i64::from(libc::setsid()))?;
+        check(i64::from(libc::dup2(input, 0)))?;
+    }
+    Ok(())
+}
+
 /// What descendants leave when their parents end comes to this process, and not to init: it can find them.
 pub fn adopt_orphans() -> io::Result<()> {
     // SAFETY: prctl with numbers touches no memory.

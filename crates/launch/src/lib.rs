@@ -20,7 +20,7 @@ mod trial;
 
 pub use frame::{Broken, Frames, MOST, encode};
 pub use head::{Act, Head};
-pub use message::{Ask, Down, Ending, Modex, Said, Stream, Tell, Up, Work};
+pub use message::{Ask, Down, Ending, Identity, Modex, Said, Stream, Tell, Up, Work};
 pub use needs::{needed, wants_pmix};
 pub use order::{Environment, Manager, Order, Share, Stdin, Task};
 pub use part::{Child, Effect, Event, Part};

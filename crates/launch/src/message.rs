@@ -23,6 +23,9 @@ pub enum Ending {
     Early,
 }
 
+/// A user as a node knows it: number, main group, all groups.
+pub type Identity = (u32, u32, Vec<u32>);
+
 /// The first frame on a link: what is to be done, and which place of the order the reader has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Work {
@@ -30,8 +33,8 @@ pub struct Work {
     pub place: u32,
     /// The order.
     pub order: Order,
-    /// For a launcher: the program came with the job, and is open as descriptor 3.
-    pub came: bool,
+    /// For a launcher: whose rights its ranks get; none where that user is nobody here.
+    pub user: Option<Identity>,
     /// For a launcher: the CPUs of each of its ranks. Empty: as they come.
     pub cpus: Vec<Vec<u16>>,
 }

@@ -40,11 +40,11 @@ fn prepared(node: &Node, role: &str) -> io::Result<Command> {
     Ok(command)
 }
 
-/// Starts the launcher of a job, which finds the daemon on its standard input, and the program, if it came with the job, as descriptor 3.
-pub fn spawn_launcher(node: &Node, daemon: OwnedFd, program: Option<OwnedFd>) -> io::Result<Child> {
-    let mut command = prepared(node, "__launcher")?;
-    command.stdin(Stdio::from(daemon)).kill_on_drop(true);
-    sys::prepare_helper(command.as_std_mut(), program.as_ref().map(AsRawFd::as_raw_fd));
+/// Starts what becomes the launchers of jobs, which finds the daemon on its standard input.
+pub fn spawn_starter(node: &Node, daemon: OwnedFd) -> io::Result<Child> {
+    let mut command = prepared(node, "__starter")?;
+    command.stdin(Stdio::from(daemon));
+    sys::prepare_helper(command.as_std_mut(), None);
     command.spawn()
 }
 

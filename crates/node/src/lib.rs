@@ -47,4 +47,4 @@ mod whose;
 mod writer;
 
 pub use daemon::{DaemonError, run};
-pub use launcher::{hold_main, launcher_main};
+pub use launcher::{hold_main, starter_main};

@@ -98,7 +98,7 @@ pub fn exists(pid: u32) -> bool {
 
 /// Is it a daemon, a helper or a testbed's holder? Known by the program's hidden words and by the program itself.
 pub fn is_pandos(pid: u32) -> bool {
-    const WORDS: [&[u8]; 5] = [b"__deputy", b"__guest", b"__launcher", b"__testbed-holder", b"node"];
+    const WORDS: [&[u8]; 5] = [b"__deputy", b"__guest", b"__starter", b"__testbed-holder", b"node"];
     let text = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let word = text.split(|b| *b == 0).nth(1).unwrap_or_default();
     let file = |who: &str| fs::metadata(format!("/proc/{who}/exe")).map(|m| (m.dev(), m.ino())).ok();

@@ -255,6 +255,12 @@ impl Daemon {
     }
 }
 
+/// The launchers of jobs at a node: children of its starter.
+pub fn launchers_of(node: &Daemon) -> Vec<i32> {
+    let below = pando_kernel::procfs::children(node.pid() as i32).into_iter().flat_map(pando_kernel::procfs::children);
+    below.filter(|pid| pando_kernel::procfs::name(*pid) == "pando-launcher").collect()
+}
+
 pub fn signal(pid: u32, name: &str) {
     let _ = Command::new("/bin/sh").arg("-c").arg(format!("kill -{name} {pid}")).status();
 }

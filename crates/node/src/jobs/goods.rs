@@ -1,7 +1,6 @@
 //! The program that goes along with a job, at one node: has it the file, and who else wants it?
 
 use super::cache::{self, Cache, Coming};
-use pando_kernel::rank;
 use pando_launch::{Child, Down, Order, Program, Spread};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -38,11 +37,9 @@ pub struct Goods {
 }
 
 impl Goods {
-    /// Of a job that has such a program. `children`: as the node's part has them.
-    pub fn new(cache: &Arc<Cache>, order: &Order, children: &[Child]) -> Option<Goods> {
+    /// Of a job that has such a program. `uid`: its user's here. `children`: as the node's part has them.
+    pub fn new(cache: &Arc<Cache>, order: &Order, uid: u32, children: &[Child]) -> Option<Goods> {
         let program = order.program.clone()?;
-        // Who is nobody here is told so by the launcher.
-        let uid = rank::user(&order.user)?.uid;
         let path = Path::new(OsStr::from_bytes(&program.path));
         let same = if program.always { None } else { cache::same_here(cache, path, &program) };
         let came = same.is_none();

@@ -53,68 +53,80 @@ where
     I: DeserializeOwned,
     O: Serialize + Clone,
 {
-    let (mut from, mut to) = split(stream);
-    let Said { mut queue, beat, silence } = said;
-    let reads = async {
-        loop {
-            let read = next::<_, I>(&mut from, &mut frames);
-            let got = match silence {
-                Some(limit) => match timeout(limit, read).await {
-                    Ok(got) => got,
-                    Err(_) => return format!("nothing was heard of it for {limit:?}"),
-                },
-                None => read.await,
-            };
-            match got {
-                Ok(Some(value)) => {
-                    if heard.send(event(value)).await.is_err() {
-                        // It is needed no more. Closed with something unread it would take our last words with it.
-                        let mut nowhere = tokio::io::sink();
-                        let _ = timeout(LAST_WORDS, tokio::io::copy(&mut from, &mut nowhere)).await;
-                        return "it is needed no more".into();
-                    }
-                }
-                Ok(None) => return "it hung up".into(),
-                Err(e) => return e.to_string(),
-            }
-        }
-    };
-    let writes = async {
-        let mut beats = interval(BEAT);
-        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            let value = tokio::select! {
-                next = queue.recv() => next,
-                _ = beats.tick(), if silence.is_some() => Some(beat.clone()),
-            };
-            let Some(value) = value else {
-                let _ = to.shutdown().await;
-                // The other end has the last word.
-                return std::future::pending::<String>().await;
-            };
-            let mut bytes = match encode(&value) {
-                Ok(bytes) => bytes,
-                Err(e) => return e.to_string(),
-            };
-            while bytes.len() < BATCH
-                && let Ok(value) = queue.try_recv()
-                && let Ok(more) = encode(&value)
-            {
-                bytes.extend(more);
-            }
-            let written = match to.write_all(&bytes).await {
-                Ok(()) => to.flush().await,
-                failed => failed,
-            };
-            if let Err(e) = written {
-                // Who hears no more may have said why before it stopped: that is read first.
-                tokio::time::sleep(LAST_WORDS).await;
-                return e.to_string();
-            }
-        }
-    };
+    let (from, to) = split(stream);
     tokio::select! {
-        why = reads => why,
-        why = writes => why,
+        why = reads(from, &mut frames, said.silence, heard, event) => why,
+        why = writes(to, said) => why,
+    }
+}
+
+async fn reads<R, I, E>(
+    mut from: R,
+    frames: &mut Frames,
+    silence: Option<Duration>,
+    heard: &Sender<E>,
+    event: impl Fn(I) -> E,
+) -> String
+where
+    R: AsyncRead + Unpin,
+    I: DeserializeOwned,
+{
+    loop {
+        let read = next::<_, I>(&mut from, frames);
+        let got = match silence {
+            Some(limit) => match timeout(limit, read).await {
+                Ok(got) => got,
+                Err(_) => return format!("nothing was heard of it for {limit:?}"),
+            },
+            None => read.await,
+        };
+        match got {
+            Ok(Some(value)) => {
+                if heard.send(event(value)).await.is_err() {
+                    // It is needed no more. Closed with something unread it would take our last words with it.
+                    let mut nowhere = tokio::io::sink();
+                    let _ = timeout(LAST_WORDS, tokio::io::copy(&mut from, &mut nowhere)).await;
+                    return "it is needed no more".into();
+                }
+            }
+            Ok(None) => return "it hung up".into(),
+            Err(e) => return e.to_string(),
+        }
+    }
+}
+
+async fn writes<W: AsyncWrite + Unpin, O: Serialize + Clone>(mut to: W, said: Said<O>) -> String {
+    let Said { mut queue, beat, silence } = said;
+    let mut beats = interval(BEAT);
+    beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let value = tokio::select! {
+            next = queue.recv() => next,
+            _ = beats.tick(), if silence.is_some() => Some(beat.clone()),
+        };
+        let Some(value) = value else {
+            let _ = to.shutdown().await;
+            // The other end has the last word.
+            return std::future::pending::<String>().await;
+        };
+        let mut bytes = match encode(&value) {
+            Ok(bytes) => bytes,
+            Err(e) => return e.to_string(),
+        };
+        while bytes.len() < BATCH
+            && let Ok(value) = queue.try_recv()
+            && let Ok(more) = encode(&value)
+        {
+            bytes.extend(more);
+        }
+        let written = match to.write_all(&bytes).await {
+            Ok(()) => to.flush().await,
+            failed => failed,
+        };
+        if let Err(e) = written {
+            // Who hears no more may have said why before it stopped: that is read first.
+            tokio::time::sleep(LAST_WORDS).await;
+            return e.to_string();
+        }
     }
 }

@@ -7,23 +7,29 @@ pub mod head;
 mod link;
 pub mod member;
 mod part;
+mod starter;
 mod sweep;
 
 use self::cache::Cache;
+use self::starter::Starter;
 use crate::daemon::Node;
 use crate::events::now_ms;
 use crate::place::replace_file;
 use crate::views;
 use crate::writer::Writer;
-use pando_kernel::affinity;
-use pando_launch::Order;
+use pando_kernel::{affinity, rank};
+use pando_launch::{Identity, Order};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Numbers are set aside on disk in blocks: no job has the number of an earlier one, even after a crash.
 const BLOCK: u64 = 1000;
+/// What is known of a user is looked up again after this; and so many are remembered.
+const KNOWN_FOR: Duration = Duration::from_secs(10);
+const MOST_USERS: usize = 256;
 
 /// The jobs that this node has a part in.
 pub struct Jobs {
@@ -32,6 +38,9 @@ pub struct Jobs {
     writer: Arc<Writer>,
     /// Programs that came with jobs.
     cache: Arc<Cache>,
+    starter: Starter,
+    /// Users that were looked up, and when: it takes longer than to start a rank.
+    users: Mutex<BTreeMap<String, (Instant, Option<Identity>)>>,
 }
 
 struct Inner {
@@ -87,11 +96,30 @@ impl Jobs {
             file,
             writer,
             cache,
+            starter: Starter::default(),
+            users: Mutex::default(),
         })
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A user by name, as this machine knows it, or knew it a moment ago.
+    fn user(&self, name: &str) -> Option<Identity> {
+        let users = || self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((when, found)) = users().get(name)
+            && when.elapsed() < KNOWN_FOR
+        {
+            return found.clone();
+        }
+        let found = rank::user(name).map(|u| (u.uid, u.gid, u.groups));
+        let mut users = users();
+        if users.len() >= MOST_USERS {
+            users.clear();
+        }
+        users.insert(name.to_owned(), (Instant::now(), found.clone()));
+        found
     }
 
     /// A number that no job of this node has had.

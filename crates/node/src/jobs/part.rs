@@ -4,14 +4,15 @@ use super::goods::{Goods, News};
 use super::link::{Said, talk};
 use super::sweep;
 use crate::daemon::Node;
-use crate::{helper, peers};
-use pando_launch::{Child, Down, Effect, Event, Frames, Order, Part, Up, Work, encode};
+use crate::peers;
+use pando_launch::{Child, Down, Effect, Event, Frames, Identity, Order, Part, Up, Work, encode};
 use pando_wire::SNI_JOB;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -19,8 +20,6 @@ use tokio::sync::mpsc::{Receiver, Sender, UnboundedSender, channel, unbounded_ch
 
 /// Messages that have been read and not been heeded.
 const WAITING: usize = 256;
-/// So long a launcher whose link has ended may take to end itself.
-const ENDS_WITHIN: Duration = Duration::from_secs(5);
 
 /// What a child says; or why nothing is heard of it any more.
 type Heard = (usize, Result<Up, String>);
@@ -32,6 +31,8 @@ struct Below {
     place: u32,
     /// Those of each rank here, for the launcher.
     cpus: Vec<Vec<u16>>,
+    /// See [`Work::user`].
+    user: Option<Identity>,
     at: usize,
     said: Said<Down>,
     hear: Sender<Heard>,
@@ -61,7 +62,11 @@ pub async fn run(
     let (mut downs, ups) = parent;
     let part = Part::new(order.clone(), place);
     let children = part.children();
-    let goods = tokio::task::block_in_place(|| Goods::new(&node.jobs.cache, &order, &children));
+    let (user, goods) = tokio::task::block_in_place(|| {
+        let user = node.jobs.user(&order.user);
+        let goods = user.as_ref().and_then(|user| Goods::new(&node.jobs.cache, &order, user.0, &children));
+        (user, goods)
+    });
     let (hear, mut heard) = channel::<Heard>(WAITING);
     let mut driver = Driver {
         order: order.clone(),
@@ -78,8 +83,8 @@ pub async fn run(
         driver.links.push(Some(sender));
         let silence = (child != Child::Launcher).then(|| Duration::from_millis(node.config.jobs.lost_after_ms));
         let said = Said { queue, beat: Down::Beat, silence };
-        let (node, order, cpus) = (node.clone(), order.clone(), cpus.clone());
-        let below = Below { node, order, place, cpus, at, said, hear: hear.clone() };
+        let (node, order, cpus, user) = (node.clone(), order.clone(), cpus.clone(), user.clone());
+        let below = Below { node, order, place, cpus, user, at, said, hear: hear.clone() };
         match child {
             Child::Launcher => driver.waits = Some(below),
             Child::Place(place) => drop(tokio::spawn(below.member(place))),
@@ -222,25 +227,18 @@ impl Below {
         let known = node.cluster.members().into_iter().find(|m| m.name == *name);
         let member = known.ok_or_else(|| io::Error::other(format!("{} does not know it", node.name())))?;
         let stream = peers::connect(node, &member, SNI_JOB).await?;
-        self.speak(stream, place, false).await
+        self.speak(stream, place, &AtomicBool::default()).await
     }
 
     async fn speak_to_launcher(self, program: Option<File>) -> io::Result<String> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
-        let came = program.is_some();
-        let mut child = helper::spawn_launcher(&self.node, OwnedFd::from(theirs), program.map(OwnedFd::from))?;
+        let program = program.map(OwnedFd::from);
+        self.node.jobs.starter.launch(&self.node, &OwnedFd::from(theirs), program.as_ref())?;
         ours.set_nonblocking(true)?;
         let (stream, order, place) = (UnixStream::from_std(ours)?, self.order.clone(), self.place);
-        let ended = self.speak(stream, place, came).await;
-        let clean = match tokio::time::timeout(ENDS_WITHIN, child.wait()).await {
-            Ok(status) => status.is_ok_and(|s| s.success()),
-            Err(_) => {
-                let _ = child.start_kill();
-                let _ = child.wait().await;
-                false
-            }
-        };
-        if !clean {
+        let gone = AtomicBool::new(false);
+        let ended = self.speak(stream, place, &gone).await;
+        if !gone.load(Ordering::Relaxed) {
             let (head, job) = (order.nodes[0].node.clone(), order.job);
             tokio::task::spawn_blocking(move || sweep::sweep(&head, job)).await.ok();
             return Ok("the process that started its ranks was killed".into());
@@ -252,13 +250,20 @@ impl Below {
         self,
         mut stream: S,
         place: u32,
-        came: bool,
+        gone: &AtomicBool,
     ) -> io::Result<String> {
-        let cpus = if place == self.place { self.cpus } else { Vec::new() };
-        let work = Work { place, order: (*self.order).clone(), came, cpus };
+        let (cpus, user) = match place == self.place {
+            true => (self.cpus, self.user),
+            false => (Vec::new(), None),
+        };
+        let work = Work { place, order: (*self.order).clone(), user, cpus };
         stream.write_all(&encode(&work).map_err(io::Error::other)?).await?;
         stream.flush().await?;
         let at = self.at;
-        Ok(talk(stream, Frames::default(), self.said, &self.hear, |up| (at, Ok(up))).await)
+        let event = |up: Up| {
+            gone.fetch_or(up == Up::Gone, Ordering::Relaxed);
+            (at, Ok(up))
+        };
+        Ok(talk(stream, Frames::default(), self.said, &self.hear, event).await)
     }
 }

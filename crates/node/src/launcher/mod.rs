@@ -1,5 +1,5 @@
 //! The launcher: the process that starts a job's ranks on one node, carries what they read and write, and leaves nothing behind. The daemon
-//! starts one for each job; it ends, and all ranks with it, when the daemon's end of its connection closes.
+//! has one for each job; it ends, and all ranks with it, when the daemon's end of its connection closes.
 //!
 //! One thread: the kernel kills a rank when the thread that started it ends.
 
@@ -10,6 +10,7 @@ mod pmix;
 mod ready;
 mod scratch;
 mod start;
+mod starter;
 mod streams;
 
 use meeting::Meeting;
@@ -19,9 +20,10 @@ use ready::Ready;
 pub use scratch::sweep as sweep_scratch;
 use serde_bytes::ByteBuf;
 use start::Rank;
+pub use starter::{LAUNCH, PROGRAM, starter_main};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -54,15 +56,14 @@ enum Told {
 
 type Teller = UnboundedSender<Told>;
 
-/// `pando __launcher`: the daemon is on standard input.
-pub fn launcher_main() -> i32 {
+/// A launcher's life. `program`: it came with the job.
+fn launcher_main(daemon: OwnedFd, program: Option<OwnedFd>) -> i32 {
     let run = || {
-        let socket = io::stdin().as_fd().try_clone_to_owned()?;
-        let socket = std::os::unix::net::UnixStream::from(socket);
+        let socket = std::os::unix::net::UnixStream::from(daemon);
         socket.set_nonblocking(true)?;
         rank::adopt_orphans()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async { serve(UnixStream::from_std(socket)?).await })
+        runtime.block_on(async { serve(UnixStream::from_std(socket)?, program).await })
     };
     match run() {
         Ok(()) => 0,
@@ -83,7 +84,7 @@ pub fn hold_main(words: &[std::ffi::OsString]) -> i32 {
     if e.kind() == io::ErrorKind::NotFound { 127 } else { 126 }
 }
 
-async fn serve(socket: UnixStream) -> io::Result<()> {
+async fn serve(socket: UnixStream, program: Option<OwnedFd>) -> io::Result<()> {
     let (mut from, to) = socket.into_split();
     let (says, said) = unbounded_channel();
     let mut frames = Frames::default();
@@ -92,7 +93,7 @@ async fn serve(socket: UnixStream) -> io::Result<()> {
     order.nodes.get(place as usize).ok_or_else(|| io::Error::other("no such place"))?;
     let writer = tokio::spawn(write(to, said));
     let (tell, mut told) = unbounded_channel();
-    let made = Ready::make(&order, work.came, work.cpus)
+    let made = Ready::make(&order, work.user, program, work.cpus)
         .and_then(|ready| Meeting::make(&order, place, &ready, &tell).map(|meeting| (ready, meeting)));
     let (ready, meeting) = match made {
         Ok(made) => made,

@@ -1,12 +1,11 @@
 //! What can be found out before a job begins: may its user run programs here, is there such a program, and such a directory?
 
-use crate::sys::CONNECTION;
-use pando_kernel::rank::{self, User};
-use pando_launch::{Order, Task};
+use pando_kernel::rank::User;
+use pando_launch::{Identity, Order, Task};
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -18,6 +17,8 @@ const USUAL_PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
 pub struct Ready {
     /// The program's file.
     pub program: PathBuf,
+    /// That file, if it came with the job.
+    pub open: Option<OwnedFd>,
     /// A descriptor that ranks keep: that of a script, which its interpreter opens.
     pub keep: Option<RawFd>,
     /// Whose rights ranks get; none: ours, and we have no others.
@@ -30,9 +31,15 @@ pub struct Ready {
 
 impl Ready {
     /// Looks. The error is for people.
-    pub fn make(order: &Order, came: bool, cpus: Vec<Vec<u16>>) -> Result<Ready, String> {
+    pub fn make(
+        order: &Order,
+        user: Option<Identity>,
+        program: Option<OwnedFd>,
+        cpus: Vec<Vec<u16>>,
+    ) -> Result<Ready, String> {
         let name = &order.user;
-        let user = rank::user(name).ok_or_else(|| format!("there is no user {name} here"))?;
+        let (uid, gid, groups) = user.ok_or_else(|| format!("there is no user {name} here"))?;
+        let user = User { uid, gid, groups };
         let me = crate::sys::effective_uid();
         if me != 0 && me != user.uid {
             return Err(format!(
@@ -47,19 +54,22 @@ impl Ready {
             return Err(format!("there is no directory {shown} here: `pando run --chdir DIR` takes another one"));
         }
         let directory = CString::new(task.directory.to_vec()).map_err(|e| e.to_string())?;
-        let (program, keep) = if came { came_along()? } else { (find(task)?, None) };
-        Ok(Ready { program, keep, user: (me == 0).then_some(user), directory, cpus })
+        let (file, keep) = match &program {
+            Some(program) => came_along(program),
+            None => (find(task)?, None),
+        };
+        Ok(Ready { program: file, open: program, keep, user: (me == 0).then_some(user), directory, cpus })
     }
 }
 
 /// The program that came with the job. Its directory is closed to the user, who may execute it all the same.
-fn came_along() -> Result<(PathBuf, Option<RawFd>), String> {
-    let path = PathBuf::from(format!("/proc/self/fd/{CONNECTION}"));
+fn came_along(program: &OwnedFd) -> (PathBuf, Option<RawFd>) {
+    let number = program.as_raw_fd();
+    let path = PathBuf::from(format!("/proc/self/fd/{number}"));
     let mut first = [0; 2];
     let read = File::open(&path).and_then(|mut file| file.read_exact(&mut first));
-    let keep = (read.is_ok() && first == *b"#!").then_some(CONNECTION);
-    rank::close_on_exec(CONNECTION, true).map_err(|e| format!("the program: {e}"))?;
-    Ok((path, keep))
+    let keep = (read.is_ok() && first == *b"#!").then_some(number);
+    (path, keep)
 }
 
 /// The program's file, as a shell would find it.

@@ -2,7 +2,6 @@
 
 use super::ready::Ready;
 use super::streams::{Input, Streams};
-use crate::sys::CONNECTION;
 use pando_kernel::rank::{self, Setup};
 use pando_launch::{Ending, Manager, Order, Share, Stdin, Stream};
 use serde_bytes::ByteBuf;
@@ -131,7 +130,7 @@ pub fn start(
     command.envs(more);
     command.stdin(stdin).stdout(stdout).stderr(stderr);
     // Between the two programs of a held rank.
-    let held = (order.hold && ready.program.starts_with("/proc/self/fd")).then_some(CONNECTION);
+    let held = ready.open.as_ref().filter(|_| order.hold).map(AsRawFd::as_raw_fd);
     let cpus = ready.cpus.get(local as usize).cloned().unwrap_or_default();
     let keep = [pmi, ready.keep.or(held)].into_iter().flatten().collect();
     rank::prepare(&mut command, setup(order, ready, cpus, keep));

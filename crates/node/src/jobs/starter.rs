@@ -1,0 +1,40 @@
+//! This daemon's starter (see the launcher's), which is there from the first job on.
+
+use crate::daemon::Node;
+use crate::helper;
+use crate::launcher::{LAUNCH, PROGRAM};
+use pando_kernel::scm;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, PoisonError};
+
+/// The connection to it, if it runs.
+#[derive(Default)]
+pub struct Starter(Mutex<Option<UnixStream>>);
+
+impl Starter {
+    /// Has a launcher begin, with this end of a connection and, if it came with the job, the program.
+    pub fn launch(&self, node: &Node, connection: &OwnedFd, program: Option<&OwnedFd>) -> io::Result<()> {
+        let mut socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(there) = &*socket
+            && send(there, connection, program).is_ok()
+        {
+            return Ok(());
+        }
+        // It has ended, or there was none.
+        let (ours, theirs) = UnixStream::pair()?;
+        let mut child = helper::spawn_starter(node, OwnedFd::from(theirs))?;
+        tokio::spawn(async move { child.wait().await });
+        send(&ours, connection, program)?;
+        *socket = Some(ours);
+        Ok(())
+    }
+}
+
+fn send(to: &UnixStream, connection: &OwnedFd, program: Option<&OwnedFd>) -> io::Result<()> {
+    if let Some(program) = program {
+        scm::send(to.as_raw_fd(), PROGRAM, program.as_raw_fd())?;
+    }
+    scm::send(to.as_raw_fd(), LAUNCH, connection.as_raw_fd())
+}

@@ -1,0 +1,55 @@
+//! The starter: a small process that the daemon keeps, which becomes the launcher of each job by fork. To load this whole program anew takes
+//! longer than to start a rank. It ends with the daemon, or when nobody has needed it for long; launchers go on.
+
+use pando_kernel::{poll, rank, scm};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+/// With the next launcher's program; with the daemon's end of its connection: begin.
+pub const PROGRAM: u8 = b'P';
+/// See there.
+pub const LAUNCH: u8 = b'L';
+/// Nobody needs it for so long.
+const IDLE_US: i64 = 600_000_000;
+/// What a launcher is called, as a process.
+const NAME: &str = "pando-launcher";
+
+/// `pando __starter`: the daemon is on standard input.
+pub fn starter_main() -> i32 {
+    let daemon: RawFd = 0;
+    rank::leave_no_zombies();
+    let mut program: Option<OwnedFd> = None;
+    loop {
+        match poll::wait(&[(daemon, false)], IDLE_US) {
+            Ok(ready) if ready.first().is_some_and(|r| *r != 0) => {}
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            _ => return 0,
+        }
+        match scm::receive(daemon) {
+            Ok((PROGRAM, _, fd)) => program = fd,
+            Ok((LAUNCH, _, Some(connection))) => match rank::fork() {
+                Ok(true) => return launcher(connection, program.take()),
+                Ok(false) => program = None,
+                // The daemon finds that the connection has ended.
+                Err(e) => eprintln!("pando: a launcher can't be started: {e}"),
+            },
+            Ok(_) => {}
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return 0,
+        }
+    }
+}
+
+/// The copy: it keeps nothing of the starter's connection.
+fn launcher(connection: OwnedFd, program: Option<OwnedFd>) -> i32 {
+    let _ = std::fs::write("/proc/self/comm", NAME);
+    let nowhere = File::open("/dev/null");
+    match nowhere.and_then(|nowhere| rank::become_session(nowhere.as_raw_fd())) {
+        Ok(()) => super::launcher_main(connection, program),
+        Err(e) => {
+            eprintln!("pando: the launcher: {e}");
+            1
+        }
+    }
+}
