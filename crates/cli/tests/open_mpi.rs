@@ -4,7 +4,6 @@
 mod lab;
 
 use lab::{Daemon, Lab, signal, until};
-use pando_kernel::procfs;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};

@@ -47,7 +47,7 @@ impl Frames {
     }
 
     /// The next frame, if it is complete.
-    pub fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, Broken> {
+    pub fn take<T: DeserializeOwned>(&mut self) -> Result<Option<T>, Broken> {
         let rest = &self.bytes[self.used..];
         let Some(header) = rest.first_chunk::<HEADER>() else { return Ok(None) };
         let length = u32::from_le_bytes(*header) as usize;
@@ -85,7 +85,7 @@ mod tests {
             let (mut frames, mut got) = (Frames::default(), Vec::new());
             for piece in sent.chunks(usize::from(*cut).max(1)) {
                 frames.room().extend_from_slice(piece);
-                while let Some(down) = frames.next::<Down>().unwrap() {
+                while let Some(down) = frames.take::<Down>().unwrap() {
                     got.push(down);
                 }
             }
@@ -99,7 +99,7 @@ mod tests {
             fn all<T: DeserializeOwned>(bytes: &[u8]) {
                 let mut frames = Frames::default();
                 frames.room().extend_from_slice(bytes);
-                while let Ok(Some(_)) = frames.next::<T>() {}
+                while let Ok(Some(_)) = frames.take::<T>() {}
             }
             let framed = [&(bytes.len() as u32).to_le_bytes(), bytes.as_slice()].concat();
             for bytes in [bytes, &framed] {
@@ -112,6 +112,6 @@ mod tests {
         });
         let mut frames = Frames::default();
         frames.room().extend_from_slice(&u32::MAX.to_le_bytes());
-        assert_eq!(frames.next::<Up>(), Err(Broken::TooLong(u32::MAX as usize)));
+        assert_eq!(frames.take::<Up>(), Err(Broken::TooLong(u32::MAX as usize)));
     }
 }

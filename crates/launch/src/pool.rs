@@ -60,7 +60,7 @@ impl Pool {
     }
 
     /// The next task, and the place where it goes: the one with most room.
-    pub fn next(&mut self) -> Option<(u32, Number)> {
+    pub fn place_next(&mut self) -> Option<(u32, Number)> {
         let room = |s: &Site| i64::from(s.slots) * i64::from(1 + AHEAD) - s.here.len() as i64;
         // Of equals each has its turn.
         let count = self.sites.len();
@@ -142,7 +142,7 @@ mod tests {
         pool.open(&[(0, 0), (1, 1), (2, 3)]);
         (0..20).for_each(|_| _ = pool.add());
         let mut went = BTreeMap::new();
-        while let Some((place, _)) = pool.next() {
+        while let Some((place, _)) = pool.place_next() {
             *went.entry(place).or_insert(0) += 1;
         }
         assert_eq!(went, BTreeMap::from([(1, 2), (2, 6)]), "each slot has one, and one ahead");
@@ -160,7 +160,7 @@ mod tests {
             (0..*tasks).for_each(|_| _ = pool.add());
             let mut what = what.iter().copied().chain(std::iter::repeat((1, 0)));
             while pool.places() > 0 && well.len() + bad.len() < usize::from(*tasks) {
-                at.extend(std::iter::from_fn(|| pool.next()));
+                at.extend(std::iter::from_fn(|| pool.place_next()));
                 let (kind, which) = what.next().unwrap();
                 let (place, task) = at[usize::from(which) % at.len()];
                 if kind == 0 {

@@ -131,7 +131,7 @@ impl Spread {
     }
 
     /// The next piece that a receiver is to get.
-    pub fn next(&mut self) -> Option<(usize, u32)> {
+    pub fn send_next(&mut self) -> Option<(usize, u32)> {
         let have = self.have;
         let at = self.below.iter().position(|(got, may)| got < may && *got < have)?;
         self.below[at].0 += 1;
@@ -178,7 +178,7 @@ mod tests {
                     let upto = ups[at + 1].remove(0);
                     ups[at].extend(chain[at].receiver(0, upto));
                 }
-                while let Some((_, piece)) = chain[at].next() {
+                while let Some((_, piece)) = chain[at].send_next() {
                     downs[at + 1].push(piece);
                     assert!(downs[at + 1].len() <= usize::from(*window).max(1), "more than a window is on its way");
                 }

@@ -268,7 +268,7 @@ fn trial(seed: u64) {
         }
     }
     assert!(world.head.is_over(), "seed {seed}: it hangs");
-    assert_eq!(world.told.iter().filter(|t| **t == Tell::Over).count() <= 1, true);
+    assert!(world.told.iter().filter(|t| **t == Tell::Over).count() <= 1, "seed {seed}");
     // Those whose parents have died hear of it and end.
     while world.downs.values().any(|q| !q.is_empty()) && steps < 400_000 {
         steps += 1;

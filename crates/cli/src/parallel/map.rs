@@ -114,7 +114,7 @@ fn hear(mut stream: UnixStream, tell: &Sender<Event>) {
     let mut frames = Frames::default();
     let mut buffer = vec![0; 256 << 10];
     let why = loop {
-        match frames.next::<Tell>() {
+        match frames.take::<Tell>() {
             Ok(Some(said)) => {
                 if tell.send(Event::Tell(said)).is_err() {
                     return;
@@ -227,7 +227,7 @@ impl Map {
             return;
         }
         let pool = &mut self.pool;
-        while let Some((place, task)) = pool.next() {
+        while let Some((place, task)) = pool.place_next() {
             let Some(line) = self.tasks.get(&task) else { continue };
             self.line.ask(&Ask::Task { place, task, words: words(&self.words, line) });
         }

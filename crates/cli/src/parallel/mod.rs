@@ -196,7 +196,7 @@ impl Job {
         let mut frames = Frames::default();
         let mut buffer = vec![0; 256 << 10];
         loop {
-            while let Some(tell) = frames.next::<Tell>().map_err(io::Error::other)? {
+            while let Some(tell) = frames.take::<Tell>().map_err(io::Error::other)? {
                 if self.heed(tell) {
                     self.printer.finish();
                     return Ok(());

@@ -68,7 +68,7 @@ impl Printer {
     pub fn output(&mut self, rank: u32, stream: Stream, bytes: &[u8]) {
         let pattern = if stream == Stream::Out { &self.out } else { &self.err };
         if let Some(pattern) = pattern.clone() {
-            return self.to_file(&pattern, rank, stream, bytes);
+            return self.write_file(&pattern, rank, bytes);
         }
         let key = (rank, stream);
         if self.single {
@@ -151,7 +151,7 @@ impl Printer {
         }
     }
 
-    fn to_file(&mut self, pattern: &str, rank: u32, _: Stream, bytes: &[u8]) {
+    fn write_file(&mut self, pattern: &str, rank: u32, bytes: &[u8]) {
         let node = self.nodes.iter().find(|n| rank >= n.first && rank - n.first < n.ranks);
         let name = fill(pattern, self.job, rank, node.map_or("", |n| n.node.as_str()));
         let key = name.to_string_lossy().into_owned();

@@ -113,7 +113,7 @@ impl Goods {
 
     /// Whatever can be sent is.
     fn pump(&mut self, news: &mut News) {
-        while let Some((at, index)) = self.spread.next() {
+        while let Some((at, index)) = self.spread.send_next() {
             let (offset, length) = self.program.range(index);
             let read = match (&self.file, &self.coming) {
                 (Some(file), _) => cache::piece(file, offset, length),

@@ -21,7 +21,7 @@ pub async fn next<S: AsyncRead + Unpin, T: DeserializeOwned>(
     frames: &mut Frames,
 ) -> io::Result<Option<T>> {
     loop {
-        if let Some(value) = frames.next().map_err(io::Error::other)? {
+        if let Some(value) = frames.take().map_err(io::Error::other)? {
             return Ok(Some(value));
         }
         if stream.read_buf(frames.room()).await? == 0 {

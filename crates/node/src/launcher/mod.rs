@@ -187,7 +187,7 @@ async fn next<T: serde::de::DeserializeOwned>(
     frames: &mut Frames,
 ) -> io::Result<Option<T>> {
     loop {
-        if let Some(value) = frames.next().map_err(io::Error::other)? {
+        if let Some(value) = frames.take().map_err(io::Error::other)? {
             return Ok(Some(value));
         }
         if from.read_buf(frames.room()).await? == 0 {
