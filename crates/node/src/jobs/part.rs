@@ -60,36 +60,8 @@ pub async fn run(
     parent: (Receiver<Down>, UnboundedSender<Up>),
 ) {
     let (mut downs, ups) = parent;
-    let part = Part::new(order.clone(), place);
-    let children = part.children();
-    let (user, goods) = tokio::task::block_in_place(|| {
-        let user = node.jobs.user(&order.user);
-        let goods = user.as_ref().and_then(|user| Goods::new(&node.jobs.cache, &order, user.0, &children));
-        (user, goods)
-    });
     let (hear, mut heard) = channel::<Heard>(WAITING);
-    let mut driver = Driver {
-        order: order.clone(),
-        place,
-        part,
-        links: Vec::new(),
-        goods,
-        waits: None,
-        ups,
-        events: VecDeque::new(),
-    };
-    for (at, child) in children.into_iter().enumerate() {
-        let (sender, queue) = unbounded_channel();
-        driver.links.push(Some(sender));
-        let silence = (child != Child::Launcher).then(|| Duration::from_millis(node.config.jobs.lost_after_ms));
-        let said = Said { queue, beat: Down::Beat, silence };
-        let (node, order, cpus, user) = (node.clone(), order.clone(), cpus.clone(), user.clone());
-        let below = Below { node, order, place, cpus, user, at, said, hear: hear.clone() };
-        match child {
-            Child::Launcher => driver.waits = Some(below),
-            Child::Place(place) => drop(tokio::spawn(below.member(place))),
-        }
-    }
+    let mut driver = Driver::make(node, order, place, cpus, (ups, hear));
     driver.begin();
     let mut has_parent = true;
     while !driver.part.is_over() {
@@ -125,6 +97,38 @@ pub async fn run(
 }
 
 impl Driver {
+    /// With links to the children that are nodes.
+    fn make(
+        node: &Arc<Node>,
+        order: Arc<Order>,
+        place: u32,
+        cpus: Vec<Vec<u16>>,
+        (ups, hear): (UnboundedSender<Up>, Sender<Heard>),
+    ) -> Driver {
+        let part = Part::new(order.clone(), place);
+        let children = part.children();
+        let (user, goods) = tokio::task::block_in_place(|| {
+            let user = node.jobs.user(&order.user);
+            let goods = user.as_ref().and_then(|user| Goods::new(&node.jobs.cache, &order, user.0, &children));
+            (user, goods)
+        });
+        let (links, events) = (Vec::new(), VecDeque::new());
+        let mut driver = Driver { order: order.clone(), place, part, links, goods, waits: None, ups, events };
+        for (at, child) in children.into_iter().enumerate() {
+            let (sender, queue) = unbounded_channel();
+            driver.links.push(Some(sender));
+            let silence = (child != Child::Launcher).then(|| Duration::from_millis(node.config.jobs.lost_after_ms));
+            let said = Said { queue, beat: Down::Beat, silence };
+            let (node, order, cpus, user) = (node.clone(), order.clone(), cpus.clone(), user.clone());
+            let below = Below { node, order, place, cpus, user, at, said, hear: hear.clone() };
+            match child {
+                Child::Launcher => driver.waits = Some(below),
+                Child::Place(place) => drop(tokio::spawn(below.member(place))),
+            }
+        }
+        driver
+    }
+
     /// The launcher begins when there is something to launch.
     fn begin(&mut self) {
         match &mut self.goods {
