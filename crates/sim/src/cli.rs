@@ -32,6 +32,33 @@ enum What {
     Age(Age),
     /// Many processes begin on one node: how soon they are spread.
     Burst(Burst),
+    /// A parallel job begins and ends on many nodes; then again and again with a node that dies at some moment.
+    Launch(Launch),
+}
+
+#[derive(Args)]
+struct Launch {
+    /// Cluster sizes.
+    #[arg(long, value_delimiter = ',', default_value = "1,16,64,256,1024,4096,16384")]
+    nodes: Vec<u32>,
+    /// Most children of a node.
+    #[arg(long, default_value_t = 8)]
+    arity: u8,
+    /// So many jobs of each size in which a node dies.
+    #[arg(long, default_value_t = 20)]
+    deaths: u64,
+    /// Microseconds until a launcher is ready.
+    #[arg(long, default_value_t = crate::launch::Costs::default().launcher_us)]
+    launcher_us: u64,
+    /// Microseconds to start a rank and to take in its end.
+    #[arg(long, default_value_t = crate::launch::Costs::default().rank_us)]
+    rank_us: u64,
+    /// Microseconds to make a connection, at each end.
+    #[arg(long, default_value_t = crate::launch::Costs::default().connect_us)]
+    connect_us: u64,
+    /// The seed.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
 }
 
 #[derive(Args)]
@@ -119,6 +146,7 @@ pub fn main() -> ExitCode {
         What::Balance(how) => with(&how.set, |settings| balance(&how, settings, sim.json)),
         What::Age(how) => age(&how, sim.json),
         What::Burst(how) => with(&how.set, |settings| burst(&how, settings, sim.json)),
+        What::Launch(how) => launch(&how, sim.json),
     }
 }
 
@@ -256,6 +284,48 @@ fn age(how: &Age, json: bool) -> ExitCode {
     }
     table.print(json);
     ExitCode::SUCCESS
+}
+
+fn launch(how: &Launch, json: bool) -> ExitCode {
+    let columns = [
+        "nodes",
+        "all begin ms",
+        "prompt ms",
+        "to the head",
+        "to the busiest",
+        "deaths",
+        "told within ms",
+        "all gone within ms",
+    ];
+    let mut table = Table::new(&columns);
+    let defaults = crate::launch::Costs::default();
+    let (launcher_us, rank_us, connect_us) = (how.launcher_us, how.rank_us, how.connect_us);
+    let costs = crate::launch::Costs { launcher_us, rank_us, connect_us, ..defaults };
+    let mut failed = false;
+    for &nodes in &how.nodes {
+        let mut fail = |seed: u64, wrong: &str| {
+            failed = true;
+            eprintln!("{nodes} nodes, seed {seed} FAILED {wrong}");
+        };
+        let went = crate::launch::launch(nodes, how.arity, costs, None, how.seed);
+        went.wrong.iter().for_each(|wrong| fail(how.seed, wrong));
+        let (mut told, mut gone) = (0.0f64, 0.0f64);
+        let deaths = if nodes > 1 { how.deaths } else { 0 };
+        for seed in how.seed..how.seed + deaths {
+            // Any node, any moment of it.
+            let place = 1 + (seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33) as u32 % (nodes - 1);
+            let at = seed * 7919 % (went.over as u64 + 1);
+            let died = crate::launch::launch(nodes, how.arity, costs, Some((place, at)), seed);
+            died.wrong.iter().for_each(|wrong| fail(seed, wrong));
+            let (t, g) = died.after.unwrap_or_default();
+            (told, gone) = (told.max(t), gone.max(g));
+        }
+        let ms = |ms: f64| format!("{ms:.1}");
+        let (head, busiest) = went.messages;
+        table.row(&[&nodes, &ms(went.begun), &ms(went.over), &head, &busiest, &deaths, &ms(told), &ms(gone)]);
+    }
+    table.print(json);
+    ExitCode::from(u8::from(failed))
 }
 
 fn burst(how: &Burst, settings: &pando_balance::Settings, json: bool) -> ExitCode {

@@ -11,6 +11,7 @@
 //! cargo run --release -p sim -- age                   # how old is what nodes know of each other, and theory
 //! cargo run --release -p sim -- balance               # the papers' experiments and the best possible
 //! cargo run --release -p sim -- burst                 # 1,024 processes begin on one node
+//! cargo run --release -p sim -- launch                # a parallel job on up to 16,384 nodes, and nodes that die
 //! ```
 //!
 //! One thread, one queue of events, all chance from the seed: a seed is a history, and one that fails is printed with the command that
@@ -26,7 +27,7 @@
 //! | `running` | processes begin and end, loads are counted, the balancer looks |
 //! | `faults` | what can go wrong, by name; when all must be right again |
 //! | `world` | all of it together |
-//! | `check`, `age`, `balance`, `burst` | the commands |
+//! | `check`, `age`, `balance`, `burst`, `launch` | the commands |
 //! | `experiment` | the papers' experiments, which `pando bench balance` plays on real nodes |
 //! | `ideal` | the best possible, computed |
 //!
@@ -43,6 +44,7 @@ pub mod cli;
 pub mod experiment;
 mod faults;
 pub mod ideal;
+mod launch;
 mod machine;
 mod moves;
 mod network;

@@ -61,7 +61,8 @@ pub async fn run(
 ) {
     let (mut downs, ups) = parent;
     let (hear, mut heard) = channel::<Heard>(WAITING);
-    let mut driver = Driver::make(node, order, place, cpus, (ups, hear));
+    // As long as `hear` is there, `heard` waits for who may still come.
+    let mut driver = Driver::make(node, order, place, cpus, (ups, hear.clone()));
     driver.begin();
     let mut has_parent = true;
     while !driver.part.is_over() {
