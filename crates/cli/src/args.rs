@@ -362,11 +362,11 @@ pub struct ParallelOptions {
     #[arg(short, long)]
     pub label: bool,
     /// A rank that ends badly ends the job (1, as if nothing is said), or does not (0).
-    #[arg(short = 'K', long, value_name = "0|1", num_args = 0..=1, default_missing_value = "1", value_parser = clap::value_parser!(u8).range(0..=1))]
+    #[arg(short = 'K', long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = clap::value_parser!(u8).range(0..=1))]
     pub kill_on_bad_exit: Option<u8>,
     /// Seconds between asking the other ranks to end (SIGTERM) and ending them.
-    #[arg(long, value_name = "SECONDS")]
-    pub wait: Option<u64>,
+    #[arg(long, value_name = "SECONDS", default_value_t = 2)]
+    pub grace: u64,
     /// Ranks are stopped before they begin; SIGCONT to this command lets them.
     #[arg(long)]
     pub hold: bool,

@@ -33,6 +33,11 @@ pub fn detach(words: Vec<OsString>) -> Vec<OsString> {
                     takes_next = attached.is_empty() && must(arg);
                     let after = attached.strip_prefix(b"=").unwrap_or(attached);
                     value = (!attached.is_empty() && must(arg)).then(|| (*short, after.to_vec()));
+                    // A value that may be missing is never another word.
+                    if !must(arg) && !attached.is_empty() {
+                        out.push(OsString::from_vec([b"-", &[*short], b"=", after].concat()));
+                        continue;
+                    }
                 }
                 true
             }
@@ -71,6 +76,7 @@ mod tests {
         assert_eq!(detached("pando run --node n3 -l prog -N2"), "pando run --node n3 -l prog -N2");
         assert_eq!(detached("pando run --ppn 3 -n=2 -- -n5"), "pando run --ppn 3 -n 2 -- -n5");
         assert_eq!(detached("pando run -K -n2 x"), "pando run -K -n 2 x");
+        assert_eq!(detached("pando run -K0 -n2 x -K0"), "pando run -K=0 -n 2 x -K0");
         assert_eq!(detached("pando ps -n4"), "pando ps -n4");
     }
 }

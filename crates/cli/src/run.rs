@@ -123,7 +123,12 @@ fn reachable(client: &Client, daemon: &Info, options: &RunOptions) -> Result<(),
     let nodes: Vec<Node> = client.get("/v1/nodes").map_err(|e| e.to_string())?;
     let known: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();
     if let Some(stranger) = asked.iter().find(|n| !known.contains(&n.as_str())) {
-        return Err(format!("there is no node {stranger} (there are {})", known.join(", ")));
+        let number = if stranger.parse::<u32>().is_ok() {
+            format!("; a number of nodes is -N {stranger}")
+        } else {
+            String::new()
+        };
+        return Err(format!("there is no node {stranger} (there are {}){number}", known.join(", ")));
     }
     let Some(first) = nodes.iter().find(|n| Some(&n.name) == options.node.as_ref()) else { return Ok(()) };
     if first.state == Liveness::Down {

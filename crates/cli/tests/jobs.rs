@@ -170,7 +170,7 @@ fn a_job_ends_as_its_ranks_end() {
     );
     // Deaf ones, too.
     let deaf = "trap '' TERM; [ $PANDO_RANK = 1 ] && exit 3; while :; do sleep 1; done";
-    assert_eq!(code(run(n1, &["-N2", "--wait", "1", "sh", "-c", deaf]).env("MARK", "e2")).0, 3);
+    assert_eq!(code(run(n1, &["-N2", "--grace", "1", "sh", "-c", deaf]).env("MARK", "e2")).0, 3);
     let kept = "[ $PANDO_RANK = 0 ] && exit 4; sleep 0.3; echo done";
     let output = run(n1, &["-N2", "--kill-on-bad-exit=0", "sh", "-c", kept]).output().unwrap();
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(4), b"done\n".as_slice()));

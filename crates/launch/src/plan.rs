@@ -62,6 +62,8 @@ pub struct Candidate {
     pub is_here: bool,
 }
 
+/// More of them are a mistake, and fill the machine's table of processes.
+const RANKS_PER_CPU: u32 = 256;
 /// Loads that differ by less than this part of a CPU for each CPU are the same: nobody is quite idle.
 const STEP_MILLI: u32 = 250;
 
@@ -93,6 +95,17 @@ fn natural(name: &str) -> Vec<(String, u64)> {
 
 /// Nodes and ranks, in the order of ranks. `here`: the node that is the head, which is first even if it has no ranks. The error is for people.
 pub fn plan(request: &Request, all: &[Candidate], here: &str) -> Result<Vec<Share>, String> {
+    if request.ranks == Some(0) || request.per_node == Some(0) {
+        return Err("a job has a rank at least (-n)".into());
+    }
+    let most = all.iter().map(|c| c.cpus_milli / 1000).max().unwrap_or(0);
+    match request.cpus {
+        Some(0) => return Err("a rank has a CPU at least (-c)".into()),
+        Some(cpus) if u32::from(cpus) > most => {
+            return Err(format!("no node has {cpus} CPUs (-c): the largest has {most}"));
+        }
+        _ => {}
+    }
     let mut free: Vec<&Candidate> = all.iter().collect();
     if !request.among.is_empty() {
         if let Some(stranger) = request.among.iter().find(|n| !all.iter().any(|c| c.node == **n)) {
@@ -101,7 +114,7 @@ pub fn plan(request: &Request, all: &[Candidate], here: &str) -> Result<Vec<Shar
         free.retain(|c| request.among.contains(&c.node));
     }
     free.sort_by_key(|c| (c.busy(), !c.is_here, natural(&c.node)));
-    let (per_node, cpus) = (request.per_node.map(|p| p.max(1)), request.cpus.unwrap_or(1));
+    let (per_node, cpus) = (request.per_node, request.cpus.unwrap_or(1));
     let by_ranks = |ranks: u32| per_node.map(|p| ranks.div_ceil(p));
     let fixed = request.nodes.or(request.ranks.and_then(by_ranks));
     let fixed = fixed.or((!request.among.is_empty() || request.pool).then_some(free.len() as u32));
@@ -136,7 +149,17 @@ pub fn plan(request: &Request, all: &[Candidate], here: &str) -> Result<Vec<Shar
         return Err(format!("{ranks} ranks on {count} nodes are more than {most} for each"));
     }
     free.sort_by_key(|c| natural(&c.node));
-    Ok(shares(&free, ranks, fixed.is_some(), cpus, here))
+    let shares = shares(&free, ranks, fixed.is_some(), cpus, here);
+    for share in &shares {
+        let cpus = free.iter().find(|c| c.node == share.node).map_or(1, |c| c.cpus_milli.div_ceil(1000).max(1));
+        if share.ranks > cpus.saturating_mul(RANKS_PER_CPU) {
+            let (node, ranks) = (&share.node, share.ranks);
+            return Err(format!(
+                "node {node} would run {ranks} ranks on {cpus} CPUs; {RANKS_PER_CPU} for each are the limit"
+            ));
+        }
+    }
+    Ok(shares)
 }
 
 /// Evenly where the user has said how many nodes or where there are more ranks than CPUs; otherwise nodes are filled one after the other.
@@ -239,7 +262,7 @@ mod tests {
                     ranks: some(ranks),
                     nodes: some(count),
                     per_node: some(per_node),
-                    cpus: Some((*cpus).into()),
+                    cpus: Some(u16::from(*cpus % 4)),
                     ..request()
                 };
                 let Ok(shares) = plan(&request, &all, "n1") else { return };

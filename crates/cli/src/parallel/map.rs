@@ -40,6 +40,9 @@ enum Event {
 
 /// Runs all of them; gives our exit status.
 pub fn run(client: &Client, options: &MapOptions) -> i32 {
+    if let Some(status) = super::is_no_program("map", &options.command) {
+        return status;
+    }
     match begin(client, options) {
         Ok(mut map) => map.follow(),
         Err(why) => {
@@ -379,8 +382,10 @@ impl Map {
     /// What a task has written.
     fn show(&mut self, task: u32) {
         let Some(all) = self.output.remove(&task) else { return };
-        self.progress.clear();
         for (stream, bytes) in all {
+            if stream == Stream::Err || io::stdout().is_terminal() {
+                self.progress.clear();
+            }
             let done = match stream {
                 Stream::Out => io::stdout().lock().write_all(&bytes).and_then(|()| io::stdout().flush()),
                 Stream::Err => io::stderr().lock().write_all(&bytes),

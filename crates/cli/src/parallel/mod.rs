@@ -27,6 +27,10 @@ use std::time::Duration;
 
 /// Nothing was started, and that is our doing (as env(1) and timeout(1) have it).
 const NOT_STARTED: i32 = 125;
+/// As shells have it.
+const NOT_FOUND: i32 = 127;
+/// Ranks that end badly are told of one by one up to so many.
+const TOLD: usize = 8;
 /// A node was lost: as if its ranks had been killed.
 const LOST: i32 = 128 + libc::SIGKILL;
 /// What is no whole line is shown when nothing has come for so long.
@@ -50,8 +54,24 @@ pub fn is_wanted(options: &RunOptions) -> bool {
     p.ranks.is_some() || p.node_count.is_some() || p.per_node.is_some() || p.nodelist.is_some() || p.cpus.is_some()
 }
 
+/// What looks like an option and is none was taken for the program. The status then.
+fn is_no_program(verb: &str, command: &[OsString]) -> Option<i32> {
+    let word = command[0].to_string_lossy();
+    let program = std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|d| d.join(&command[0]).is_file()));
+    (word.starts_with('-') && !program).then(|| {
+        eprintln!(
+            "pando: `{word}` is no option of `pando {verb}`, nor a program\n`pando {verb} --help` shows what there is"
+        );
+        NOT_FOUND
+    })
+}
+
 /// Runs it; gives our exit status.
 pub fn run(client: &Client, options: &RunOptions) -> i32 {
+    if let Some(status) = is_no_program("run", &options.command) {
+        return status;
+    }
     let fail = |why: &str| {
         eprintln!("pando: {why}; nothing was started");
         NOT_STARTED
@@ -72,7 +92,7 @@ pub fn run(client: &Client, options: &RunOptions) -> i32 {
     };
     let Ok(writer) = stream.try_clone() else { return fail("no more descriptors") };
     let line = Line(Arc::new(Mutex::new(writer)));
-    signals::pass_on(signals, line.clone());
+    signals::pass_on(signals, request.hold, line.clone());
     let input = (request.stdin != Stdin::None).then(|| Input::start(line.clone()));
     let (nodes, hold) = (Vec::new(), request.hold);
     let mut job = Job { printer, input, line, source, nodes, begun: false, hold, ended: Ended::default() };
@@ -103,6 +123,12 @@ fn request(options: &RunOptions) -> Result<(Request, Option<Source>), String> {
     let p = &options.parallel;
     let task = task_of(&options.command, p.chdir.as_deref())?;
     let directory = PathBuf::from(OsStr::from_bytes(&task.directory));
+    if let (Stdin::Rank(rank), Some(ranks)) = (p.input, p.ranks)
+        && rank >= ranks
+        && ranks > 0
+    {
+        return Err(format!("--input {rank}: there are ranks 0 to {}", ranks - 1));
+    }
     let source = Source::find(&options.command[0], &directory, p.bcast)?;
     let request = Request {
         ranks: p.ranks,
@@ -113,7 +139,7 @@ fn request(options: &RunOptions) -> Result<(Request, Option<Source>), String> {
         task,
         stdin: p.input,
         kill_on_bad: p.kill_on_bad_exit != Some(0),
-        grace_ms: p.wait.map_or(2000, |s| s.saturating_mul(1000)),
+        grace_ms: p.grace.saturating_mul(1000),
         hold: p.hold,
         pool: false,
         mpi: program::mpi(p.mpi, &options.command[0], &directory),
@@ -132,10 +158,11 @@ fn task_of(command: &[OsString], chdir: Option<&Path>) -> Result<Task, String> {
         Some(dir) => std::path::absolute(dir).map_err(|e| format!("{}: {e}", dir.display()))?,
         None => std::env::current_dir().map_err(|e| format!("the working directory: {e}"))?,
     };
-    // What tells a program that it is in another job is not for this one.
+    // What tells a program that it is in another job, or which daemon to speak to here, is not for this one.
     let of_another = |name: &OsStr| {
         let name = name.as_bytes();
-        [b"PMI_".as_slice(), b"PMIX_", b"SLURM_"].iter().any(|p| name.starts_with(p))
+        let ours = [b"PANDO_SOCKET".as_slice(), b"PANDO_STATE"].contains(&name);
+        ours || [b"PMI_".as_slice(), b"PMIX_", b"SLURM_"].iter().any(|p| name.starts_with(p))
     };
     let environment = std::env::vars_os().filter(|(n, _)| !n.is_empty() && n != "PWD" && !of_another(n));
     let mut environment: Vec<(ByteBuf, ByteBuf)> = environment.map(|(n, v)| (bytes_of(&n), bytes_of(&v))).collect();
@@ -157,6 +184,8 @@ struct Ended {
     /// The highest of all.
     highest: i32,
     by_signal: Option<i32>,
+    /// Ranks that ended badly by themselves.
+    bad: usize,
 }
 
 impl Ended {
@@ -247,7 +276,9 @@ impl Job {
             Tell::Ended { node, rank, how, fatal } => {
                 self.ended.rank(how, fatal);
                 // A single program's end needs no words, as in a shell.
-                if self.size() > 1 && (fatal || self.ended.fatal.is_none()) {
+                let is_news = fatal || self.ended.fatal.is_none();
+                self.ended.bad += usize::from(is_news);
+                if self.size() > 1 && is_news && self.ended.bad <= TOLD && !signals::has_interrupted() {
                     let others = if fatal { "; the others are ended (--kill-on-bad-exit=0 leaves them)" } else { "" };
                     self.printer.say(&format!("rank {rank} at {node} {how}{others}"));
                 }
@@ -260,7 +291,12 @@ impl Job {
                 self.ended.fatal.get_or_insert(LOST);
                 self.printer.say(&format!("node {node} was lost ({why}); the job is ended"));
             }
-            Tell::Over => return true,
+            Tell::Over => {
+                if self.ended.bad > TOLD && !signals::has_interrupted() {
+                    self.printer.say(&format!("{} more ranks ended badly", self.ended.bad - TOLD));
+                }
+                return true;
+            }
             // Of jobs that have slots (`pando map`).
             Tell::Done { .. } | Tell::Without { .. } => {}
         }

@@ -6,6 +6,7 @@ use pando_launch::{Share, Stream};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 
 /// What has so many bytes and no end is no line.
 const LONGEST_LINE: usize = 256 << 10;
@@ -31,6 +32,13 @@ impl Printer {
     pub fn new(options: &ParallelOptions) -> Result<Printer, String> {
         let out = options.output.clone();
         let err = options.error.clone().or_else(|| out.clone());
+        for pattern in [&out, &err].into_iter().flatten() {
+            let dir =
+                Path::new(pattern).parent().filter(|d| !d.as_os_str().is_empty() && !d.to_string_lossy().contains('%'));
+            if let Some(dir) = dir.filter(|dir| !dir.is_dir()) {
+                return Err(format!("--output {pattern}: there is no directory {}", dir.display()));
+            }
+        }
         Ok(Printer {
             label: options.label,
             out,

@@ -13,6 +13,8 @@ pub struct Progress {
     begun: Instant,
     drawn: Option<Instant>,
     shown: bool,
+    /// It was taken away for something else, and comes back at once.
+    cleared: bool,
     /// Tasks that are known, that have ended, failed for good, and were tried again.
     pub total: u32,
     /// See there.
@@ -26,7 +28,17 @@ pub struct Progress {
 impl Progress {
     /// Nothing has happened yet.
     pub fn new(on: bool) -> Progress {
-        Progress { on, begun: Instant::now(), drawn: None, shown: false, total: 0, done: 0, failed: 0, again: 0 }
+        Progress {
+            on,
+            begun: Instant::now(),
+            drawn: None,
+            shown: false,
+            cleared: false,
+            total: 0,
+            done: 0,
+            failed: 0,
+            again: 0,
+        }
     }
 
     fn text(&self) -> String {
@@ -37,7 +49,8 @@ impl Progress {
 
     /// Draws it, if it is time.
     pub fn draw(&mut self, running: usize, waiting: usize, all_known: bool) {
-        let early = self.begun.elapsed() < FIRST || self.drawn.is_some_and(|when| when.elapsed() < EVERY);
+        let soon = !self.cleared && self.drawn.is_some_and(|when| when.elapsed() < EVERY);
+        let early = self.begun.elapsed() < FIRST || soon;
         if !self.on || early {
             return;
         }
@@ -54,15 +67,15 @@ impl Progress {
         let mut err = io::stderr().lock();
         let _ = write!(err, "\r\x1b[K{done} of {total}{more} done{text}, {running} at nodes, {rate:.0} a second{eta}");
         let _ = err.flush();
-        self.shown = true;
+        (self.shown, self.cleared) = (true, false);
     }
 
     /// Something else is to be shown.
     pub fn clear(&mut self) {
         if std::mem::take(&mut self.shown) {
             let _ = write!(io::stderr().lock(), "\r\x1b[K");
+            self.cleared = true;
         }
-        self.drawn = self.drawn.filter(|when| when.elapsed() < EVERY);
     }
 
     /// Says something.
@@ -77,7 +90,8 @@ impl Progress {
         if self.on && self.total > 0 {
             let seconds = self.begun.elapsed().as_secs_f64();
             let (done, rate, text) = (self.done, f64::from(self.done) / seconds, self.text());
-            eprintln!("pando: {done} tasks in {seconds:.1} s, {rate:.0} a second{text}");
+            let tasks = if done == 1 { "task" } else { "tasks" };
+            eprintln!("pando: {done} {tasks} in {seconds:.1} s, {rate:.0} a second{text}");
         }
     }
 }

@@ -3,6 +3,11 @@
 use super::Line;
 use pando_kernel::signal;
 use pando_launch::Ask;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Two interrupts within this mean it.
+const TWICE: Duration = Duration::from_secs(1);
 
 const PASSED: [i32; 8] = [
     libc::SIGINT,
@@ -22,30 +27,53 @@ pub fn hold() -> Vec<i32> {
     heeded
 }
 
-/// Passes them on, for ever.
-pub fn pass_on(signals: Vec<i32>, line: Line) {
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// The user has ended it: what ranks end with is no news.
+pub fn has_interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
+}
+
+/// Passes them on, for ever. `held`: ranks stand still, and would not hear of their end.
+pub fn pass_on(signals: Vec<i32>, held: bool, line: Line) {
+    let pass = move |number: i32| {
+        line.ask(&Ask::Signal(number as u8));
+        if held && [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT].contains(&number) {
+            line.ask(&Ask::Signal(libc::SIGCONT as u8));
+        }
+        line.clone()
+    };
     std::thread::spawn(move || {
-        let mut interrupts = 0;
+        let mut last: Option<Instant> = None;
+        let mut killed = false;
         loop {
             match signal::wait_for(&signals) {
                 libc::SIGINT => {
-                    interrupts += 1;
-                    match interrupts {
-                        1 => {
-                            line.ask(&Ask::Signal(libc::SIGINT as u8));
-                            eprintln!("pando: interrupted; once more ends all ranks at once");
+                    let twice = last.replace(Instant::now()).is_some_and(|when| when.elapsed() < TWICE);
+                    match (twice, killed) {
+                        (false, _) => {
+                            INTERRUPTED.store(true, Ordering::Relaxed);
+                            pass(libc::SIGINT);
+                            eprintln!("pando: interrupted; once more within a second ends all ranks at once");
                         }
-                        2 => _ = line.ask(&Ask::Kill),
+                        (true, false) => {
+                            killed = true;
+                            pass(libc::SIGINT).ask(&Ask::Kill);
+                        }
                         // The node here does not answer. The job ends when our connection does.
-                        _ => std::process::exit(128 + libc::SIGINT),
+                        (true, true) => std::process::exit(128 + libc::SIGINT),
                     }
                 }
                 libc::SIGTSTP => {
                     // Ranks are in sessions of their own, where the terminal's stop does nothing.
-                    line.ask(&Ask::Signal(libc::SIGSTOP as u8));
+                    pass(libc::SIGSTOP);
                     let _ = signal::kill(std::process::id() as i32, libc::SIGSTOP);
                 }
-                number if number > 0 => _ = line.ask(&Ask::Signal(number as u8)),
+                number if number > 0 => {
+                    let ends = [libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT].contains(&number);
+                    INTERRUPTED.fetch_or(ends, Ordering::Relaxed);
+                    pass(number);
+                }
                 _ => {}
             }
         }

@@ -1,6 +1,7 @@
 //! `POST /v1/jobs`: a user's command wants a job, and speaks with its head, which is here.
 
 use super::link::{Said, next, talk};
+use super::member::DRAINED;
 use super::{enter, part};
 use crate::audit::Entry as Audited;
 use crate::daemon::Node;
@@ -141,10 +142,12 @@ fn candidates(node: &Node) -> Vec<Candidate> {
     let open = |n: &views::Node| n.state == views::Liveness::Up && ["open", "full", ""].contains(&n.standing.as_str());
     let nodes = node.cluster.nodes();
     let all = nodes.into_iter().filter(|n| open(n));
+    let ranks = node.jobs.ranks();
     all.map(|n| Candidate {
         is_here: n.name == me,
         cpus_milli: (n.cpus * 1000.0) as u32,
-        runnable_milli: (n.runnable * 1000.0) as u32,
+        // Ranks that sleep just now, or have only begun, count as well.
+        runnable_milli: ((n.runnable * 1000.0) as u32).max(ranks.get(&n.name).map_or(0, |r| r.saturating_mul(1000))),
         node: n.name,
     })
     .collect()
@@ -214,8 +217,13 @@ async fn run(node: &Arc<Node>, order: Arc<Order>, request: &Request, user: &mut 
         let acts = tokio::select! {
             Some(up) = from_tree.recv() => {
                 note(node, &order, &up);
-                if let Up::Lost { place, .. } = &up && early && !last && !user.sends && user.tell.is_some() {
+                let elsewhere = match &up {
                     // It has gone a moment ago, and nobody knows yet.
+                    Up::Lost { place, .. } => Some(place),
+                    Up::Refused { place, why } if why == DRAINED => Some(place),
+                    _ => None,
+                };
+                if let Some(place) = elsewhere.filter(|_| early && !last && !user.sends && user.tell.is_some()) {
                     unreachable = order.nodes.get(*place as usize).map(|s| s.node.clone());
                 }
                 early &= up != Up::Ready;

@@ -15,6 +15,18 @@ const LAST_WORDS: Duration = Duration::from_secs(10);
 /// Bytes that are written at once, about.
 const BATCH: usize = 128 << 10;
 
+/// What happened to a link, for people.
+pub fn in_words(e: &io::Error) -> String {
+    match e.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+            "it hung up".into()
+        }
+        io::ErrorKind::ConnectionRefused => "no node runs there".into(),
+        io::ErrorKind::TimedOut => "it does not answer".into(),
+        _ => e.to_string(),
+    }
+}
+
 /// The next frame; none at the end of the stream.
 pub async fn next<S: AsyncRead + Unpin, T: DeserializeOwned>(
     stream: &mut S,
@@ -90,7 +102,7 @@ where
                 }
             }
             Ok(None) => return "it hung up".into(),
-            Err(e) => return e.to_string(),
+            Err(e) => return in_words(&e),
         }
     }
 }
@@ -126,7 +138,7 @@ async fn writes<W: AsyncWrite + Unpin, O: Serialize + Clone>(mut to: W, said: Sa
         if let Err(e) = written {
             // Who hears no more may have said why before it stopped: that is read first.
             tokio::time::sleep(LAST_WORDS).await;
-            return e.to_string();
+            return in_words(&e);
         }
     }
 }

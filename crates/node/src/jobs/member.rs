@@ -58,6 +58,9 @@ where
     Ok(())
 }
 
+/// Others may not have heard of it.
+pub const DRAINED: &str = "it is being drained";
+
 /// May that be done here? The error is for people.
 fn check(node: &Node, order: &Order, place: u32, peer: &str) -> Result<(), String> {
     let head = &order.nodes[0].node;
@@ -91,7 +94,7 @@ fn allowed(node: &Node, order: &Order) -> Result<(), String> {
         return Err("it runs nothing for another node's root ([jobs] root allows it)".into());
     }
     if node.balancing.is_drained() {
-        return Err("it is being drained".into());
+        return Err(DRAINED.into());
     }
     Ok(())
 }

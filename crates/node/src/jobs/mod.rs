@@ -18,7 +18,7 @@ use crate::place::replace_file;
 use crate::views;
 use crate::writer::Writer;
 use pando_kernel::{affinity, rank};
-use pando_launch::{Identity, Order};
+use pando_launch::{Identity, Order, Share};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
@@ -48,6 +48,8 @@ struct Inner {
     set_aside: u64,
     /// By the head's name and the job's number.
     all: BTreeMap<(String, u64), views::Job>,
+    /// Who runs how many ranks of each.
+    shares: BTreeMap<(String, u64), Vec<Share>>,
     /// CPUs that belong to ranks.
     taken: BTreeSet<u16>,
 }
@@ -78,6 +80,7 @@ impl Drop for Entry {
     fn drop(&mut self) {
         let mut inner = self.node.jobs.inner();
         inner.all.remove(&self.key);
+        inner.shares.remove(&self.key);
         self.cpus.iter().flatten().for_each(|cpu| _ = inner.taken.remove(cpu));
     }
 }
@@ -92,7 +95,13 @@ impl Jobs {
         replace_file(&file, set_aside.to_string().as_bytes())?;
         let cache = Arc::new(Cache::open(programs, cache_mb << 20));
         Ok(Jobs {
-            inner: Mutex::new(Inner { next, set_aside, all: BTreeMap::new(), taken: BTreeSet::new() }),
+            inner: Mutex::new(Inner {
+                next,
+                set_aside,
+                all: BTreeMap::new(),
+                shares: BTreeMap::new(),
+                taken: BTreeSet::new(),
+            }),
             file,
             writer,
             cache,
@@ -133,6 +142,15 @@ impl Jobs {
         inner.next - 1
     }
 
+    /// Ranks of the jobs that this node knows, by node.
+    fn ranks(&self) -> BTreeMap<String, u32> {
+        let mut sum = BTreeMap::new();
+        for share in self.inner().shares.values().flatten() {
+            *sum.entry(share.node.clone()).or_default() += share.ranks;
+        }
+        sum
+    }
+
     /// What runs, in the order of heads and numbers.
     pub fn list(&self) -> Vec<views::Job> {
         self.inner().all.values().cloned().collect()
@@ -159,6 +177,7 @@ fn enter(node: &Arc<Node>, order: &Order, place: u32) -> Option<Entry> {
         return None;
     }
     inner.all.insert(key.clone(), job);
+    inner.shares.insert(key.clone(), order.nodes.clone());
     let ranks = order.nodes.get(place as usize).map_or(0, |s| s.ranks);
     let cpus = match order.cpus.filter(|_| ranks > 0 && !order.pool) {
         Some(each) => inner.take(&affinity::allowed(0).unwrap_or_default(), ranks, each),
@@ -174,7 +193,8 @@ mod tests {
 
     #[test]
     fn ranks_have_cpus_of_their_own_or_none_has() {
-        let mut inner = Inner { next: 1, set_aside: 1, all: BTreeMap::new(), taken: BTreeSet::from([2]) };
+        let mut inner =
+            Inner { next: 1, set_aside: 1, all: BTreeMap::new(), shares: BTreeMap::new(), taken: BTreeSet::from([2]) };
         let allowed = [0, 1, 2, 3, 4];
         assert_eq!(inner.take(&allowed, 2, 2), [[0, 1], [3, 4]]);
         assert!(inner.take(&allowed, 1, 1).is_empty(), "all are taken");

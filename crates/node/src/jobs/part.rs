@@ -1,7 +1,7 @@
 //! Drives this node's part in a job: links to the nodes below it, its own launcher, and the program that goes along.
 
 use super::goods::{Goods, News};
-use super::link::{Said, talk};
+use super::link::{Said, in_words, talk};
 use super::sweep;
 use crate::daemon::Node;
 use crate::peers;
@@ -217,7 +217,7 @@ impl Driver {
 impl Below {
     async fn member(self, place: u32) {
         let (hear, at) = (self.hear.clone(), self.at);
-        let why = self.speak_to_member(place).await.unwrap_or_else(|e| e.to_string());
+        let why = self.speak_to_member(place).await.unwrap_or_else(|e| in_words(&e));
         let _ = hear.send((at, Err(why))).await;
     }
 

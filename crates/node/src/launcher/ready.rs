@@ -91,7 +91,10 @@ fn find(task: &Task) -> Result<PathBuf, String> {
 }
 
 fn is_program(file: &Path) -> Result<(), String> {
-    let about = std::fs::metadata(file).map_err(|e| e.kind().to_string())?;
+    let about = std::fs::metadata(file).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => "there is no such file here".to_owned(),
+        kind => kind.to_string(),
+    })?;
     match about.is_file() && about.permissions().mode() & 0o111 != 0 {
         true => Ok(()),
         false => Err("it is no program".into()),

@@ -77,6 +77,12 @@ fn give(command: &mut Command, order: &Order) {
     for (name, value) in &order.task.environment {
         command.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
     }
+    // The daemon to which `pando` speaks is this node's, where it is not in the usual place.
+    for name in ["PANDO_SOCKET", "PANDO_STATE"] {
+        if let Some(value) = std::env::var_os(name) {
+            command.env(name, value);
+        }
+    }
 }
 
 fn setup(order: &Order, ready: &Ready, cpus: Vec<u16>, keep: Vec<RawFd>) -> Setup {
