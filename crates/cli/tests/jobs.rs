@@ -259,6 +259,83 @@ fn whoever_dies_the_job_ends_and_nothing_is_left() {
 }
 
 #[test]
+fn a_job_that_nobody_listens_to_ends_all_the_same() {
+    let lab = Lab::new(2, JOBS);
+    let n1 = &lab.nodes[0];
+    // The reader is gone; the reader has stopped and the command is killed; then it is interrupted twice.
+    let script = "\"$@\" | head -1";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, "sh", env!("CARGO_BIN_EXE_pando"), "run", "-N2", "yes"]);
+    assert_eq!(ok(command.env("PANDO_SOCKET", &n1.socket).env("MARK", "q1")), "y\n");
+    nothing_is_left(&lab, "q1");
+    for how in ["KILL", "TERM", "INT"] {
+        let mut command = run(n1, &["-N2", "yes"]);
+        let mut child = command.env("MARK", how).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        until("ranks", || (left(how).len() == 3).then_some(()));
+        signal(child.id(), how);
+        if how == "INT" {
+            signal(child.id(), how);
+        }
+        until("no ranks", || left(how).iter().all(|pid| *pid == child.id() as i32).then_some(()));
+        // Who is only asked to end is heard to the end, should his reader go on.
+        if how != "TERM" {
+            until("no launchers", || launchers(&lab).is_empty().then_some(()));
+        }
+        drop(child.stdout.take());
+        let _ = child.wait();
+        nothing_is_left(&lab, how);
+    }
+    // Somebody outside has a rank's output open.
+    let (mut child, _out) = {
+        let mut command = run(n1, &["-w", "n2", "sh", "-c", "echo $$; exec sleep 1"]);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        (child, fs::OpenOptions::new().write(true).open(format!("/proc/{}/fd/1", line.trim())).unwrap())
+    };
+    assert!(child.wait().unwrap().success());
+    // The process that would have to end the ranks is stopped.
+    let (child, _out) = long(&lab, "q2", &["-w", "n2"]);
+    signal(lab::launchers_of(&lab.nodes[1])[0] as u32, "STOP");
+    signal(child.id(), "INT");
+    signal(child.id(), "INT");
+    said(child);
+    nothing_is_left(&lab, "q2");
+}
+
+#[test]
+fn what_is_ended_before_it_begins_says_so() {
+    let lab = Lab::new(2, JOBS);
+    for wait in 0..12 {
+        let mut child =
+            run(&lab.nodes[0], &["-N2", "sleep", "1000"]).env("MARK", "b1").stdin(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(wait * 3));
+        signal(child.id(), "TERM");
+        let status = child.wait().unwrap();
+        // By the signal itself, before it heeds any; or as its ranks ended.
+        assert!(
+            std::os::unix::process::ExitStatusExt::signal(&status) == Some(15) || status.code() == Some(143),
+            "{status}"
+        );
+    }
+    nothing_is_left(&lab, "b1");
+}
+
+#[test]
+fn what_outlived_launcher_and_daemon_is_found_by_the_next_one() {
+    let mut lab = Lab::new(2, JOBS);
+    let (child, _out) = long(&lab, "o1", &["-w", "n2"]);
+    let launcher = lab::launchers_of(&lab.nodes[1])[0] as u32;
+    signal(launcher, "STOP");
+    lab.nodes[1].kill();
+    signal(launcher, "KILL");
+    assert_eq!(said(child).0, 137);
+    lab.nodes[1].start();
+    nothing_is_left(&lab, "o1");
+}
+
+#[test]
 fn who_takes_no_jobs_says_so() {
     let mut lab = Lab::new(2, "[jobs]\nlost_after_ms = 2000\n");
     let strict = lab.prepare("n3", "[jobs]\naccept = false\n");

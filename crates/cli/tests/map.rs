@@ -63,6 +63,12 @@ fn each_line_has_one_task_and_its_output_is_in_one_piece() {
     let child = give(&mut map(n2, &["-0", "printf", "<%s>"]), "a b\0c\nd\0");
     let out = ended(child).1;
     assert!(out == "<a b><c\nd>" || out == "<c\nd><a b>", "{out}");
+    // Much of it, too.
+    let (_, out, _) = ended(give(&mut map(n2, &["-P2", "sh", "-c", "yes {} | head -c 12000000"]), &numbers(4)));
+    let turns = out.lines().collect::<Vec<_>>().chunk_by(|a, b| a == b).count();
+    assert!(out.len() == 48_000_000 && turns == 4, "{turns}");
+    let (status, _, err) = ended(give(&mut map(n2, &["echo"]), &("x".repeat(200_000) + "\n")));
+    assert!(status == 1 && err.contains("longer than a program's argument may be"), "{err}");
     assert_eq!(ended(give(&mut map(n2, &["true"]), "")).0, 0);
     let (status, _, err) = ended(give(&mut map(n2, &["/no/such/program"]), "1\n"));
     assert!(status == 125 && err.contains("/no/such/program"), "{err}");

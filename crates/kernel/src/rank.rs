@@ -51,6 +51,28 @@ pub fn user(name: &str) -> Option<User> {
     }
 }
 
+/// Does something with files as that user may: what root could see besides is not for him. For this thread only, which keeps root's groups.
+pub fn as_user<T>(user: Option<(u32, u32)>, act: impl FnOnce() -> T) -> T {
+    struct Back(Option<(libc::c_int, libc::c_int)>);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            if let Some((uid, gid)) = self.0 {
+                // SAFETY: the calls touch no memory; root may be anybody again.
+                unsafe {
+                    libc::setfsuid(uid as libc::uid_t);
+                    libc::setfsgid(gid as libc::gid_t);
+                }
+            }
+        }
+    }
+    // SAFETY: the calls touch no memory; they give what was before.
+    let _back = Back(user.map(|(uid, gid)| unsafe {
+        let group = libc::setfsgid(gid);
+        (libc::setfsuid(uid), group)
+    }));
+    act()
+}
+
 /// See above.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -82,7 +104,6 @@ fn begin(setup: &Setup, launcher: i32) -> io::Result<()> {
     unsafe {
         done(libc::setsid())?;
         libc::umask(setup.umask);
-        setup.limits.iter().for_each(|l| limit(l));
         if !setup.cpus.is_empty() {
             let mut set: libc::cpu_set_t = std::mem::zeroed();
             let known = setup.cpus.iter().filter(|cpu| usize::from(**cpu) < libc::CPU_SETSIZE as usize);
@@ -94,6 +115,8 @@ fn begin(setup: &Setup, launcher: i32) -> io::Result<()> {
             done(libc::setgid(user.gid))?;
             done(libc::setuid(user.uid))?;
         }
+        // With the user's rights: nobody gets more than this machine gives him.
+        setup.limits.iter().for_each(|l| limit(l));
         done(libc::chdir(setup.directory.as_ptr()))?;
         for fd in &setup.keep {
             done(libc::fcntl(*fd, libc::F_SETFD, 0))?;

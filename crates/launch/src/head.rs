@@ -5,6 +5,10 @@ use crate::order::Order;
 use std::sync::Arc;
 
 const SIGTERM: u8 = 15;
+/// SIGCHLD, SIGCONT, SIGSTOP, SIGTSTP: who has not begun is not ended by them.
+const GOES_ON: [u8; 4] = [17, 18, 19, 20];
+/// Bytes of standard input that may have come and not been taken.
+const MOST_AHEAD: u64 = 8 << 20;
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,12 +33,18 @@ pub struct Head {
     ends_at: Option<u64>,
     killed: bool,
     over: bool,
+    /// Bytes of standard input that came, and that were taken.
+    stdin: (u64, u64),
+    /// Bytes of each place's output that were told, and that nobody has said to have taken.
+    told: Vec<u64>,
 }
 
 impl Head {
     /// Of a job that has not begun.
     pub fn new(order: Arc<Order>, kill_on_bad: bool, grace_ms: u64) -> Head {
-        Head { order, kill_on_bad, grace_ms, begun: false, alone: false, ends_at: None, killed: false, over: false }
+        let (told, stdin) = (vec![0; order.nodes.len()], (0, 0));
+        let (begun, alone, ends_at, killed, over) = (false, false, None, false, false);
+        Head { order, kill_on_bad, grace_ms, begun, alone, ends_at, killed, over, stdin, told }
     }
 
     /// Nothing is left of the job.
@@ -99,12 +109,13 @@ impl Head {
                     self.end(now, &mut out);
                 }
             }
-            Up::Output { place, rank, stream, bytes } => match self.alone {
-                // Nobody will take it: ranks that wait to write would never end.
-                true => out.push(Act::Down(Down::Taken { place, bytes: bytes.len() as u32 })),
-                false => out.push(Act::Tell(Tell::Output { place, rank, stream, bytes })),
-            },
-            Up::StdinTaken(bytes) => out.push(Act::Tell(Tell::StdinTaken(bytes))),
+            Up::Output { place, rank, stream, bytes } => {
+                out.push(self.wrote(place, bytes.len(), Tell::Output { place, rank, stream, bytes }));
+            }
+            Up::StdinTaken(bytes) => {
+                self.stdin.1 = self.stdin.1.max(bytes);
+                out.push(Act::Tell(Tell::StdinTaken(bytes)));
+            }
             Up::Want(upto) => out.push(Act::Tell(Tell::Want(upto))),
             Up::Fence(said) => out.push(Act::Down(Down::Fenced(said))),
             Up::Gone => {
@@ -112,7 +123,7 @@ impl Head {
                 out.push(Act::Tell(Tell::Over));
             }
             // The head's own place has found the way for it.
-            Up::Modex(_) | Up::Beat => {}
+            Up::Modex(_) | Up::Beat | Up::Launcher(_) => {}
         }
         if self.alone {
             out.retain(|a| !matches!(a, Act::Tell(_)));
@@ -120,16 +131,50 @@ impl Head {
         out
     }
 
+    /// Ranks of a place have written so much.
+    fn wrote(&mut self, place: u32, bytes: usize, tell: Tell) -> Act {
+        if self.alone {
+            // Nobody will take it: ranks that wait to write would never end.
+            return Act::Down(Down::Taken { place, bytes: bytes as u32 });
+        }
+        if let Some(told) = self.told.get_mut(place as usize) {
+            *told += bytes as u64;
+        }
+        Act::Tell(tell)
+    }
+
     /// The user's command says something.
     pub fn ask(&mut self, ask: Ask) -> Vec<Act> {
         let mut out = Vec::new();
         match ask {
-            Ask::Stdin(bytes) => out.push(Act::Down(Down::Stdin(bytes))),
+            Ask::Stdin(bytes) => {
+                self.stdin.0 += bytes.len() as u64;
+                // Nobody may fill the memory of others: a command that keeps to the rules never comes to this.
+                match self.stdin.0.saturating_sub(self.stdin.1) > MOST_AHEAD {
+                    true => self.kill(&mut out),
+                    false => out.push(Act::Down(Down::Stdin(bytes))),
+                }
+            }
             Ask::StdinEnds => out.push(Act::Down(Down::StdinEnds)),
             // Before there are ranks any signal that ends a program ends the job.
-            Ask::Signal(_) if !self.begun => self.kill(&mut out),
+            Ask::Signal(number) if !self.begun => {
+                if !GOES_ON.contains(&number) {
+                    self.kill(&mut out);
+                }
+            }
             Ask::Signal(number) => out.push(Act::Down(Down::Signal(number))),
-            Ask::Taken { place, bytes } => out.push(Act::Down(Down::Taken { place, bytes })),
+            Ask::Taken { place, bytes } => {
+                // No more than there was.
+                let told = self.told.get_mut(place as usize);
+                let bytes = told.map_or(0, |told| {
+                    let bytes = u64::from(bytes).min(*told);
+                    *told -= bytes;
+                    bytes
+                });
+                if bytes > 0 {
+                    out.push(Act::Down(Down::Taken { place, bytes: bytes as u32 }));
+                }
+            }
             Ask::Task { place, task, words } => out.push(Act::Down(Down::Task { place, task, words })),
             Ask::NoMore => out.push(Act::Down(Down::NoMore)),
             Ask::Piece { index, bytes } => out.push(Act::Down(Down::Piece { index, bytes })),

@@ -33,6 +33,8 @@ pub struct Work {
     pub place: u32,
     /// The order.
     pub order: Order,
+    /// For a launcher: what its ranks have in their environment, by which its node finds them.
+    pub mark: String,
     /// For a launcher: whose rights its ranks get; none where that user is nobody here.
     pub user: Option<Identity>,
     /// For a launcher: the CPUs of each of its ranks. Empty: as they come.
@@ -117,6 +119,8 @@ pub enum Down {
 /// Up the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Up {
+    /// A launcher is this process.
+    Launcher(i32),
     /// Everybody here and below can begin.
     Ready,
     /// A place can't; it is over there.

@@ -199,7 +199,7 @@ impl Part {
             }
             Up::Gone => self.gone(child, None, out),
             // Pieces go from link to link, and that is the driver's.
-            Up::Beat | Up::Want(_) => {}
+            Up::Launcher(_) | Up::Beat | Up::Want(_) => {}
         }
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! `pando map`: one short task for each line of input, over the slots of many nodes, as xargs(1) has them on one.
 
+use super::held::Held;
+use super::output::end_by;
 use super::progress::Progress;
 use super::{Line, NOT_STARTED, bytes_of, open, program, task_of};
 use crate::args::MapOptions;
@@ -20,9 +22,9 @@ use std::time::Duration;
 /// As xargs(1) has it: some task has failed.
 const SOME_FAILED: i32 = 123;
 /// Lines that are read ahead of what runs.
-const AHEAD: usize = 1 << 20;
-/// What a task writes is shown when it has ended; if it is more than this, as it comes.
-const TOGETHER: usize = 4 << 20;
+const AHEAD: usize = 1 << 17;
+/// The kernel takes no longer word (MAX_ARG_STRLEN).
+const LONGEST_LINE: usize = (128 << 10) - 1;
 /// Failures that are told one by one.
 const TOLD: u32 = 10;
 const DRAW: Duration = Duration::from_millis(200);
@@ -106,6 +108,8 @@ fn begin(client: &Client, options: &MapOptions) -> Result<Map, String> {
         tasks: BTreeMap::new(),
         fail_fast: options.fail_fast,
         no_more: false,
+        stopped: false,
+        ready: 0,
         said_no_more: false,
         status: 0,
         output: BTreeMap::new(),
@@ -148,9 +152,14 @@ fn read(input: impl Read, zero: bool, gives: &SyncSender<OsString>, tell: &Sende
                 if line.last() == Some(&end) {
                     line.pop();
                 }
-                // The queue says that there is one, the other says which.
-                if line.contains(&0) {
-                    _ = tell.send(Event::Failed("a line of the input has a zero byte: see --null".into()));
+                let wrong = match () {
+                    () if line.contains(&0) => "has a zero byte: see --null",
+                    () if line.len() > LONGEST_LINE => "is longer than a program's argument may be (128 KB)",
+                    () => "",
+                };
+                if !wrong.is_empty() {
+                    let start: String = String::from_utf8_lossy(&line).chars().take(20).collect();
+                    let _ = tell.send(Event::Failed(format!("a line of the input {wrong} (it begins with {start:?})")));
                     break;
                 }
                 let word = OsStr::from_bytes(&line).to_owned();
@@ -180,10 +189,14 @@ struct Map {
     tasks: BTreeMap<u32, OsString>,
     fail_fast: bool,
     no_more: bool,
+    /// None begin any more.
+    stopped: bool,
+    /// Lines that have been read and wait.
+    ready: usize,
     said_no_more: bool,
     status: i32,
     /// What tasks have written that have not ended.
-    output: BTreeMap<u32, Vec<(Stream, Vec<u8>)>>,
+    output: BTreeMap<u32, Held>,
     progress: Progress,
 }
 
@@ -226,6 +239,14 @@ impl Map {
 
     /// Sends tasks where there is room.
     fn give(&mut self) {
+        // The rest waits where it is read.
+        while self.ready > 0 && (self.pool.waiting() < AHEAD || self.no_more) {
+            let Ok(line) = self.lines.recv() else { break };
+            self.ready -= 1;
+            if !self.stopped {
+                self.add(line);
+            }
+        }
         if self.nodes.is_empty() {
             return;
         }
@@ -238,9 +259,9 @@ impl Map {
             self.progress.say("no node is left for the tasks");
             self.status = 1;
             pool.give_up();
-            self.no_more = true;
+            (self.no_more, self.stopped) = (true, true);
         }
-        if self.no_more && pool.waiting() == 0 && pool.running() == 0 && !self.said_no_more {
+        if self.no_more && self.ready == 0 && pool.waiting() == 0 && pool.running() == 0 && !self.said_no_more {
             self.said_no_more = true;
             self.line.ask(&Ask::NoMore);
         }
@@ -258,13 +279,7 @@ impl Map {
                 }
                 return true;
             }
-            Event::Line => {
-                if let Ok(line) = self.lines.recv()
-                    && !self.no_more
-                {
-                    self.add(line);
-                }
-            }
+            Event::Line => self.ready += 1,
             Event::NoMoreLines => self.no_more = true,
             Event::Failed(why) => {
                 self.progress.say(&why);
@@ -303,12 +318,8 @@ impl Map {
             }
             Tell::Output { place, rank, stream, bytes } => {
                 self.line.ask(&Ask::Taken { place, bytes: bytes.len() as u32 });
-                let all = self.output.entry(rank).or_default();
-                match all.last_mut() {
-                    Some((last, text)) if *last == stream => text.extend(bytes),
-                    _ => all.push((stream, bytes)),
-                }
-                if all.iter().map(|a| a.1.len()).sum::<usize>() > TOGETHER {
+                if let Err(e) = self.output.entry(rank).or_default().add(stream, bytes) {
+                    self.progress.say(&format!("what a task writes can't be kept: {e}"));
                     self.show(rank);
                 }
             }
@@ -358,7 +369,7 @@ impl Map {
 
     /// No more tasks begin.
     fn stop(&mut self) {
-        self.no_more = true;
+        (self.no_more, self.stopped) = (true, true);
         for task in self.pool.give_up() {
             self.tasks.remove(&task);
         }
@@ -381,19 +392,19 @@ impl Map {
 
     /// What a task has written.
     fn show(&mut self, task: u32) {
-        let Some(all) = self.output.remove(&task) else { return };
-        for (stream, bytes) in all {
+        let Some(held) = self.output.remove(&task) else { return };
+        let shown = held.each(|stream, bytes| {
             if stream == Stream::Err || io::stdout().is_terminal() {
                 self.progress.clear();
             }
-            let done = match stream {
-                Stream::Out => io::stdout().lock().write_all(&bytes).and_then(|()| io::stdout().flush()),
-                Stream::Err => io::stderr().lock().write_all(&bytes),
-            };
-            if let (Err(e), Stream::Out) = (done, stream) {
-                eprintln!("pando: standard output: {e}");
-                std::process::exit(1);
+            match stream {
+                Stream::Out => io::stdout().lock().write_all(bytes).and_then(|()| io::stdout().flush()),
+                // As with any program: nobody may listen there.
+                Stream::Err => io::stderr().lock().write_all(bytes).or(Ok(())),
             }
+        });
+        if let Err(e) = shown {
+            end_by(&e);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `pando run -n`: a parallel job. Its head is the daemon here, to which we speak for as long as it runs; we show what ranks write, give them
 //! what we read, pass signals on, and end as they ended.
 
+mod held;
 mod input;
 pub mod map;
 mod output;
@@ -292,6 +293,10 @@ impl Job {
                 self.printer.say(&format!("node {node} was lost ({why}); the job is ended"));
             }
             Tell::Over => {
+                if !self.begun && self.ended.fatal.is_none() {
+                    self.ended.fatal = Some(128 + signals::last());
+                    self.printer.say("it was ended before it began");
+                }
                 if self.ended.bad > TOLD && !signals::has_interrupted() {
                     self.printer.say(&format!("{} more ranks ended badly", self.ended.bad - TOLD));
                 }

@@ -9,7 +9,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 /// What has so many bytes and no end is no line.
-const LONGEST_LINE: usize = 256 << 10;
+const LONGEST_LINE: usize = 16 << 20;
 
 /// See above.
 pub struct Printer {
@@ -55,6 +55,11 @@ impl Printer {
     /// These run it.
     pub fn begin(&mut self, job: u64, nodes: &[Share]) {
         (self.job, self.nodes) = (job, nodes.to_vec());
+        let all: Vec<u32> = nodes.iter().flat_map(|n| n.first..n.first + n.ranks).collect();
+        for pattern in [self.out.clone(), self.err.clone()].into_iter().flatten() {
+            // Those of ranks that write nothing, too: an earlier job's must not be taken for theirs.
+            all.iter().for_each(|rank| self.write_file(&pattern, *rank, &[]));
+        }
         self.single = nodes.iter().map(|n| n.ranks).sum::<u32>() == 1 && !self.label;
     }
 
@@ -105,12 +110,9 @@ impl Printer {
         for (key, bytes) in std::mem::take(&mut self.rest) {
             if !bytes.is_empty() {
                 self.show(key, &bytes);
-                // The next one's begins a line of its own.
-                if self.label && !bytes.ends_with(b"\n") {
-                    self.show_raw(key.1, b"\n");
-                }
             }
         }
+        self.close_line();
     }
 
     fn show(&mut self, key: (u32, Stream), bytes: &[u8]) {
@@ -133,13 +135,12 @@ impl Printer {
         } else {
             self.show_raw(key.1, bytes);
         }
-        let is_open = !bytes.ends_with(b"\n") && is_terminal(key.1);
-        self.open = is_open.then_some(key);
+        self.open = (!bytes.ends_with(b"\n")).then_some(key);
     }
 
     /// Another one's line, or one of ours, is not to be glued to a prompt.
     fn close_line(&mut self) {
-        if let Some((_, stream)) = self.open.take() {
+        if let Some((_, stream)) = self.open.take().filter(|open| self.label || is_terminal(open.1)) {
             self.show_raw(stream, b"\n");
         }
     }
@@ -153,9 +154,7 @@ impl Printer {
             Stream::Err => io::stderr().lock().write_all(bytes),
         };
         if let (Err(e), Stream::Out) = (done, stream) {
-            // As if the program had written there itself.
-            eprintln!("pando: standard output: {e}");
-            std::process::exit(1);
+            end_by(&e);
         }
     }
 
@@ -178,6 +177,16 @@ impl Printer {
             std::process::exit(1);
         }
     }
+}
+
+/// Nobody can be told any more: as if the program had written there itself.
+pub fn end_by(e: &io::Error) -> ! {
+    if e.kind() == io::ErrorKind::BrokenPipe {
+        pando_node::sys::die_of(libc::SIGPIPE);
+        std::process::exit(128 + libc::SIGPIPE);
+    }
+    eprintln!("pando: standard output: {e}");
+    std::process::exit(1);
 }
 
 fn is_terminal(stream: Stream) -> bool {

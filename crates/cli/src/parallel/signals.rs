@@ -3,7 +3,7 @@
 use super::Line;
 use pando_kernel::signal;
 use pando_launch::Ask;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Two interrupts within this mean it.
@@ -28,15 +28,25 @@ pub fn hold() -> Vec<i32> {
 }
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+/// The last signal that was passed on and ends programs; 0 for none.
+static LAST: AtomicI32 = AtomicI32::new(0);
 
 /// The user has ended it: what ranks end with is no news.
 pub fn has_interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
+/// The last signal that came and may have ended all; 0 for none.
+pub fn last() -> i32 {
+    LAST.load(Ordering::Relaxed)
+}
+
 /// Passes them on, for ever. `held`: ranks stand still, and would not hear of their end.
 pub fn pass_on(signals: Vec<i32>, held: bool, line: Line) {
     let pass = move |number: i32| {
+        if ![libc::SIGCONT, libc::SIGSTOP].contains(&number) {
+            LAST.store(number, Ordering::Relaxed);
+        }
         line.ask(&Ask::Signal(number as u8));
         if held && [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT].contains(&number) {
             line.ask(&Ask::Signal(libc::SIGCONT as u8));

@@ -1,5 +1,6 @@
 //! Programs that came with jobs, by their content: a second job brings nothing. Each user has his own.
 
+use pando_kernel::rank;
 use pando_launch::{Program, sum};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -179,10 +180,16 @@ pub fn piece(file: &File, offset: u64, length: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The file of a program at this node, if it has the same content.
-pub fn same_here(cache: &Arc<Cache>, path: &Path, program: &Program) -> Option<File> {
-    let file = File::open(path).ok().filter(|f| f.metadata().is_ok_and(|m| m.is_file()))?;
-    cache.holds(&file, program).then_some(file)
+/// The file of a program at this node, if it has the same content, and the user may read it.
+pub fn same_here(cache: &Arc<Cache>, path: &Path, user: (u32, u32), program: &Program) -> Option<File> {
+    let user = (crate::sys::effective_uid() == 0).then_some(user);
+    let file = rank::as_user(user, || {
+        // Nobody is waited for at the other end of a pipe.
+        let mut options = OpenOptions::new();
+        let is_file = fs::metadata(path).is_ok_and(|m| m.is_file());
+        is_file.then(|| options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path).ok()).flatten()
+    })?;
+    (file.metadata().is_ok_and(|m| m.is_file()) && cache.holds(&file, program)).then_some(file)
 }
 
 #[cfg(test)]

@@ -37,11 +37,11 @@ pub struct Goods {
 }
 
 impl Goods {
-    /// Of a job that has such a program. `uid`: its user's here. `children`: as the node's part has them.
-    pub fn new(cache: &Arc<Cache>, order: &Order, uid: u32, children: &[Child]) -> Option<Goods> {
+    /// Of a job that has such a program. `uid`, `gid`: its user's here. `children`: as the node's part has them.
+    pub fn new(cache: &Arc<Cache>, order: &Order, (uid, gid): (u32, u32), children: &[Child]) -> Option<Goods> {
         let program = order.program.clone()?;
         let path = Path::new(OsStr::from_bytes(&program.path));
-        let same = if program.always { None } else { cache::same_here(cache, path, &program) };
+        let same = if program.always { None } else { cache::same_here(cache, path, (uid, gid), &program) };
         let came = same.is_none();
         let file = same.or_else(|| cache.find(uid, &program));
         let window = (WINDOW / program.range(0).1.max(1) as u64).clamp(2, 16) as u32;

@@ -39,6 +39,8 @@ pub struct Jobs {
     /// Programs that came with jobs.
     cache: Arc<Cache>,
     starter: Starter,
+    /// What all ranks here have in their environment.
+    mark: String,
     /// Users that were looked up, and when: it takes longer than to start a rank.
     users: Mutex<BTreeMap<String, (Instant, Option<Identity>)>>,
 }
@@ -93,6 +95,10 @@ impl Jobs {
         let next = std::fs::read_to_string(&file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(1);
         let set_aside = next + BLOCK;
         replace_file(&file, set_aside.to_string().as_bytes())?;
+        let mark = sweep::mark(file.parent().unwrap_or(&file));
+        // What outlived its launcher and its daemon.
+        let left = mark.clone();
+        std::thread::Builder::new().name("pando-sweep".into()).spawn(move || sweep::sweep(&left, None))?;
         let cache = Arc::new(Cache::open(programs, cache_mb << 20));
         Ok(Jobs {
             inner: Mutex::new(Inner {
@@ -106,6 +112,7 @@ impl Jobs {
             writer,
             cache,
             starter: Starter::default(),
+            mark,
             users: Mutex::default(),
         })
     }

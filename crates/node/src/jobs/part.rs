@@ -4,7 +4,9 @@ use super::goods::{Goods, News};
 use super::link::{Said, in_words, talk};
 use super::sweep;
 use crate::daemon::Node;
+use crate::launcher::LAUNCHER;
 use crate::peers;
+use pando_kernel::{procfs, signal};
 use pando_launch::{Child, Down, Effect, Event, Frames, Identity, Order, Part, Up, Work, encode};
 use pando_wire::SNI_JOB;
 use std::collections::VecDeque;
@@ -17,9 +19,13 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedSender, channel, unbounded_channel};
+use tokio::time::{Instant, sleep_until};
 
 /// Messages that have been read and not been heeded.
 const WAITING: usize = 256;
+
+/// A launcher that was told to end everything has so long.
+const ENDS_WITHIN: Duration = Duration::from_secs(5);
 
 /// What a child says; or why nothing is heard of it any more.
 type Heard = (usize, Result<Up, String>);
@@ -49,6 +55,10 @@ struct Driver {
     ups: UnboundedSender<Up>,
     /// What happens next, in the launcher's name.
     events: VecDeque<Event>,
+    /// The launcher's process.
+    launcher: Option<i32>,
+    /// It has been told to end everything, and has until then.
+    gives_up: Option<Instant>,
 }
 
 /// Runs it to its end. `cpus`: those of each rank here. `parent`: what it says, closed when it is lost, and what it is told.
@@ -79,8 +89,10 @@ pub async fn run(
                     driver.feed(Event::ParentLost);
                 }
             },
+            () = sleep_until(driver.gives_up.unwrap_or_else(Instant::now)), if driver.gives_up.is_some() => driver.give_up(),
             Some((at, heard)) = heard.recv() => match heard {
                 Ok(Up::Want(upto)) => driver.wanted(at, upto),
+                Ok(Up::Launcher(pid)) => driver.launcher = driver.launcher.or(Some(pid).filter(|_| driver.is_launcher(at))),
                 Ok(up) => {
                     if up == Up::Gone {
                         // Its link is closed when nobody can say anything on it.
@@ -110,11 +122,23 @@ impl Driver {
         let children = part.children();
         let (user, goods) = tokio::task::block_in_place(|| {
             let user = node.jobs.user(&order.user);
-            let goods = user.as_ref().and_then(|user| Goods::new(&node.jobs.cache, &order, user.0, &children));
+            let goods =
+                user.as_ref().and_then(|user| Goods::new(&node.jobs.cache, &order, (user.0, user.1), &children));
             (user, goods)
         });
         let (links, events) = (Vec::new(), VecDeque::new());
-        let mut driver = Driver { order: order.clone(), place, part, links, goods, waits: None, ups, events };
+        let mut driver = Driver {
+            order: order.clone(),
+            place,
+            part,
+            links,
+            goods,
+            waits: None,
+            ups,
+            events,
+            launcher: None,
+            gives_up: None,
+        };
         for (at, child) in children.into_iter().enumerate() {
             let (sender, queue) = unbounded_channel();
             driver.links.push(Some(sender));
@@ -208,8 +232,25 @@ impl Driver {
                     self.waits = None;
                     self.events.push_back(Event::Up(at, Up::Gone));
                 }
-                Effect::Down(at, down) => self.tell(at, down),
+                Effect::Down(at, down) => {
+                    if down == Down::Kill && self.is_launcher(at) {
+                        self.gives_up.get_or_insert_with(|| Instant::now() + ENDS_WITHIN);
+                    }
+                    self.tell(at, down);
+                }
             }
+        }
+    }
+
+    fn is_launcher(&self, at: usize) -> bool {
+        self.part.children().get(at) == Some(&Child::Launcher)
+    }
+
+    /// The launcher does not end: somebody has stopped it. Its ranks die with it.
+    fn give_up(&mut self) {
+        self.gives_up = None;
+        if let Some(pid) = self.launcher.filter(|pid| procfs::name(*pid) == LAUNCHER) {
+            let _ = signal::kill(pid, libc::SIGKILL);
         }
     }
 }
@@ -241,11 +282,11 @@ impl Below {
         self.node.jobs.starter.launch(&self.node, &OwnedFd::from(theirs), program.as_ref())?;
         ours.set_nonblocking(true)?;
         let (stream, order, place) = (UnixStream::from_std(ours)?, self.order.clone(), self.place);
-        let gone = AtomicBool::new(false);
+        let (gone, mark) = (AtomicBool::new(false), self.node.jobs.mark.clone());
         let ended = self.speak(stream, place, &gone).await;
         if !gone.load(Ordering::Relaxed) {
             let (head, job) = (order.nodes[0].node.clone(), order.job);
-            tokio::task::spawn_blocking(move || sweep::sweep(&head, job)).await.ok();
+            tokio::task::spawn_blocking(move || sweep::sweep(&mark, Some((&head, job)))).await.ok();
             return Ok("the process that started its ranks was killed".into());
         }
         ended
@@ -261,7 +302,8 @@ impl Below {
             true => (self.cpus, self.user),
             false => (Vec::new(), None),
         };
-        let work = Work { place, order: (*self.order).clone(), user, cpus };
+        let mark = if place == self.place { self.node.jobs.mark.clone() } else { String::new() };
+        let work = Work { place, order: (*self.order).clone(), mark, user, cpus };
         stream.write_all(&encode(&work).map_err(io::Error::other)?).await?;
         stream.flush().await?;
         let at = self.at;

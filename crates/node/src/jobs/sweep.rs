@@ -1,17 +1,28 @@
 //! What is left of ranks when their launcher was killed: its own children die with it, theirs are found by their environment.
 
+use crate::launcher::{MARK, sweep_scratch};
 use pando_kernel::{procfs, signal};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
 
 /// Between two rounds: what is killed may be starting others.
 const ROUNDS: usize = 20;
+const PAUSE: Duration = Duration::from_millis(5);
 
-/// Ends all processes of that job on this machine that this daemon may end.
-pub fn sweep(head: &str, job: u64) {
-    let (job, node) = (job.to_string(), head.to_owned());
+/// What all ranks at a node have in common, and those of no other node on the same machine: this directory.
+pub fn mark(state: &Path) -> String {
+    std::fs::metadata(state).map_or_else(|_| state.display().to_string(), |m| format!("{:x}-{:x}", m.dev(), m.ino()))
+}
+
+/// Ends all processes with this mark; only those of one job, if one is named (its head and number).
+pub fn sweep(mark: &str, job: Option<(&str, u64)>) {
+    let number = job.map(|(_, number)| number.to_string());
+    let is = |pid: i32, name: &str, value: &str| procfs::variable(pid, name).is_some_and(|v| v == value);
     let is_of_it = |pid: &i32| {
-        procfs::variable(*pid, "PANDO_JOB_ID").as_ref() == Some(&job)
-            && procfs::variable(*pid, "PANDO_HEAD").as_ref() == Some(&node)
-            && !procfs::name(*pid).is_empty()
+        is(*pid, MARK, mark)
+            && job.is_none_or(|(head, _)| is(*pid, "PANDO_HEAD", head))
+            && number.as_ref().is_none_or(|number| is(*pid, "PANDO_JOB_ID", number))
     };
     for _ in 0..ROUNDS {
         let left: Vec<i32> = procfs::processes().into_iter().filter(is_of_it).collect();
@@ -20,7 +31,7 @@ pub fn sweep(head: &str, job: u64) {
             break;
         }
         left.iter().for_each(|pid| _ = signal::kill(*pid, libc::SIGKILL));
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::sleep(PAUSE);
     }
-    crate::launcher::sweep_scratch();
+    sweep_scratch();
 }

@@ -7,12 +7,15 @@ use std::collections::BTreeMap;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedReadHalf;
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{Sender, channel};
+
+/// Answers that a rank has not read.
+const UNREAD: usize = 256;
 
 /// See above.
 pub struct Manager {
     server: Server,
-    lines: BTreeMap<u32, UnboundedSender<String>>,
+    lines: BTreeMap<u32, Sender<String>>,
 }
 
 impl Manager {
@@ -24,7 +27,7 @@ impl Manager {
     /// A rank has begun, with this connection.
     pub fn attach(&mut self, rank: u32, connection: UnixStream, tell: &Teller) {
         let (from, mut to) = connection.into_split();
-        let (sender, mut lines) = unbounded_channel::<String>();
+        let (sender, mut lines) = channel::<String>(UNREAD);
         self.lines.insert(rank, sender);
         tokio::spawn(read(rank, from, tell.clone()));
         tokio::spawn(async move {
@@ -43,6 +46,9 @@ impl Manager {
 
     /// A rank says something. What the job is to hear of it.
     pub fn line(&mut self, rank: u32, line: &str) -> Vec<Up> {
+        if !self.lines.contains_key(&rank) {
+            return Vec::new();
+        }
         let replies = self.server.line(rank, line);
         self.do_all(replies)
     }
@@ -57,7 +63,12 @@ impl Manager {
         let mut ups = Vec::new();
         for reply in replies {
             match reply {
-                Reply::Line(rank, text) => _ = self.lines.get(&rank).map(|to| to.send(text)),
+                // One that asks and does not read what it is told is not heard any more.
+                Reply::Line(rank, text) => {
+                    if self.lines.get(&rank).is_some_and(|to| to.try_send(text).is_err()) {
+                        self.lines.remove(&rank);
+                    }
+                }
                 Reply::Fence(said) => ups.push(Up::Fence(said)),
                 Reply::Abort(rank, status) => ups.push(Up::Abort { rank, status }),
             }

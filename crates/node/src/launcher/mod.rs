@@ -14,13 +14,14 @@ mod starter;
 mod streams;
 
 use meeting::Meeting;
-use pando_kernel::{pmix::Event, rank};
+use pando_kernel::{pmix::Event, procfs, rank};
 use pando_launch::{Down, Ending, Frames, Order, Up, Work, encode};
 use ready::Ready;
 pub use scratch::sweep as sweep_scratch;
 use serde_bytes::ByteBuf;
+pub use start::MARK;
 use start::Rank;
-pub use starter::{LAUNCH, PROGRAM, starter_main};
+pub use starter::{LAUNCH, LAUNCHER, PROGRAM, starter_main};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -28,17 +29,18 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
-use streams::{Input, Streams};
+use streams::{Input, Phase, Streams};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::time::timeout;
 
-/// What a rank wrote last is waited for so long before its end is told: somebody else may have its output open for ever.
+/// When all is killed, what ranks wrote before is said for so long.
 const LAST_WORDS: Duration = Duration::from_millis(200);
+/// Held ranks stand still within this.
+const STOPS_WITHIN: Duration = Duration::from_secs(2);
 /// Between two rounds of killing what is left.
 const AGAIN: Duration = Duration::from_millis(5);
 
@@ -50,8 +52,10 @@ enum Told {
     Line(u32, String),
     /// A rank wants something of its PMIx server.
     Pmix(Event),
-    /// All that a rank has to say has been said, or enough time has passed.
-    Quiet(u32),
+    /// What a rank itself wrote to one of its streams has been said.
+    Drained(u32),
+    /// It never began.
+    Stillborn(u32),
 }
 
 type Teller = UnboundedSender<Told>;
@@ -92,8 +96,9 @@ async fn serve(socket: UnixStream, program: Option<OwnedFd>) -> io::Result<()> {
     let (order, place) = (Arc::new(work.order), work.place);
     order.nodes.get(place as usize).ok_or_else(|| io::Error::other("no such place"))?;
     let writer = tokio::spawn(write(to, said));
+    let _ = says.send(Up::Launcher(std::process::id() as i32));
     let (tell, mut told) = unbounded_channel();
-    let made = Ready::make(&order, work.user, program, work.cpus)
+    let made = Ready::make(&order, work.user, program, work.cpus, work.mark)
         .and_then(|ready| Meeting::make(&order, place, &ready, &tell).map(|meeting| (ready, meeting)));
     let (ready, meeting) = match made {
         Ok(made) => made,
@@ -122,6 +127,7 @@ async fn serve(socket: UnixStream, program: Option<OwnedFd>) -> io::Result<()> {
         begun: false,
         queue: VecDeque::new(),
         no_more: false,
+        late: Vec::new(),
     };
     // Nothing of it is left when the daemon is gone.
     loop {
@@ -153,8 +159,14 @@ async fn finish(
     mut frames: Frames,
 ) {
     family::end_all().await;
-    let readers: Vec<_> = state.ranks.values_mut().flat_map(|r| std::mem::take(&mut r.readers)).collect();
-    let State { says, window, tell, place, meeting, .. } = state;
+    let ended = std::mem::take(&mut state.ranks).into_values().chain(std::mem::take(&mut state.late));
+    let readers: Vec<_> = ended
+        .flat_map(|rank| {
+            let _ = rank.phase.send(Phase::Gone);
+            rank.readers
+        })
+        .collect();
+    let State { says, window, tell, place, meeting, killed, .. } = state;
     // What ranks have left in files goes, too.
     drop((tell, meeting));
     let mut all = tokio::spawn(async move {
@@ -162,12 +174,17 @@ async fn finish(
             let _ = reader.await;
         }
     });
+    // Who is killed is not heard to the end: perhaps nobody listens.
+    let give_up = tokio::time::sleep(LAST_WORDS);
+    tokio::pin!(give_up);
     loop {
         tokio::select! {
             _ = &mut all => break,
+            () = &mut give_up, if killed => break,
             Some(Told::Say(up)) = told.recv() => drop(says.send(up)),
             down = next::<Down>(&mut from, &mut frames) => match down {
                 Ok(Some(Down::Taken { place: of, bytes })) if of == place => window.add_permits(bytes as usize),
+                Ok(Some(Down::Kill)) => break,
                 Ok(Some(_)) => {}
                 _ => return,
             },
@@ -225,13 +242,18 @@ struct State {
     /// Tasks that wait for a slot.
     queue: VecDeque<(u32, Vec<ByteBuf>)>,
     no_more: bool,
+    /// Tasks that have ended, and of which something still writes.
+    late: Vec<Rank>,
 }
 
 impl State {
     fn is_done(&self) -> bool {
+        if self.killed {
+            return !self.begun || self.ranks.values().all(|r| r.ended.is_some());
+        }
         match (self.begun, self.order.pool) {
-            (false, _) => self.killed,
-            (true, true) => (self.no_more || self.killed) && self.ranks.is_empty(),
+            (false, _) => false,
+            (true, true) => self.no_more && self.queue.is_empty() && self.ranks.is_empty(),
             (true, false) => self.ranks.values().all(Rank::is_over),
         }
     }
@@ -246,7 +268,12 @@ impl State {
             Down::Start if !self.begun && !self.killed => self.start(),
             Down::Stdin(bytes) => self.input.push(bytes),
             Down::StdinEnds => self.input.end(),
-            Down::Signal(number) => family::signal_all(number.into()),
+            Down::Signal(number) => {
+                if self.order.hold && i32::from(number) == libc::SIGCONT {
+                    self.wait_for_held();
+                }
+                family::signal_all(number.into());
+            }
             Down::Taken { place, bytes } if place == self.place => self.window.add_permits(bytes as usize),
             Down::Fenced(said) => {
                 let ups = self.meeting.fenced(said);
@@ -321,7 +348,7 @@ impl State {
                     let name = String::from_utf8_lossy(words.first().map_or(b"", |w| w.as_slice())).into_owned();
                     streams.say(task, format!("pando: {name}: {why}\n").into_bytes());
                     self.ranks.insert(task, Rank::never_begun(&why));
-                    let _ = self.tell.send(Told::Quiet(task));
+                    let _ = self.tell.send(Told::Stillborn(task));
                 }
             }
         }
@@ -341,16 +368,34 @@ impl State {
                     self.say(up);
                 }
             }
-            Told::Quiet(rank) => {
-                let Some(found) = self.ranks.get_mut(&rank) else { return };
-                found.quiet = true;
-                let how = found.ended.unwrap_or(Ending::Exit(0));
-                if self.order.pool {
-                    self.ranks.remove(&rank);
-                    return self.say(Up::Done { place: self.place, task: rank, how });
+            Told::Drained(rank) => {
+                if let Some(found) = self.ranks.get_mut(&rank) {
+                    found.drained += 1;
                 }
-                self.tell_end(rank, how);
+                self.settle(rank);
             }
+            Told::Stillborn(rank) => self.settle(rank),
+        }
+    }
+
+    /// Tells of its end, if it has ended and has been heard to the end.
+    fn settle(&mut self, rank: u32) {
+        let Some(found) = self.ranks.get(&rank).filter(|found| found.is_settled()) else { return };
+        let how = found.ended.unwrap_or(Ending::Exit(0));
+        if !self.order.pool {
+            return self.tell_end(rank, how);
+        }
+        self.late.retain(|task| task.readers.iter().any(|reader| !reader.is_finished()));
+        self.late.extend(self.ranks.remove(&rank));
+        self.say(Up::Done { place: self.place, task: rank, how });
+    }
+
+    /// They stop themselves first thing; to go on can only be told to who stands.
+    fn wait_for_held(&self) {
+        let begun = std::time::Instant::now();
+        let stands = |pid: &i32| procfs::stat(*pid).is_none_or(|s| !s.lives() || s.state == 'T');
+        while !self.pids.keys().all(stands) && begun.elapsed() < STOPS_WITHIN {
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -376,28 +421,8 @@ impl State {
             found.ended = Some(how);
             self.input.gone(rank);
             freed = true;
-            let (mut readers, tell) = (std::mem::take(&mut found.readers), self.tell.clone());
-            let (keep, kept) = tokio::sync::oneshot::channel();
-            found.readers.push(tokio::spawn(async move {
-                let _ = kept.await;
-            }));
-            tokio::spawn(async move {
-                let quiet = async {
-                    for reader in &mut readers {
-                        let _ = reader.await;
-                    }
-                };
-                let in_time = timeout(LAST_WORDS, quiet).await.is_ok();
-                let _ = tell.send(Told::Quiet(rank));
-                if !in_time {
-                    for reader in readers {
-                        if !reader.is_finished() {
-                            let _ = reader.await;
-                        }
-                    }
-                }
-                let _ = keep.send(());
-            });
+            let _ = found.phase.send(Phase::Ended);
+            self.settle(rank);
         }
         if freed && self.order.pool {
             self.fill();

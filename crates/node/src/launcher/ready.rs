@@ -1,6 +1,6 @@
 //! What can be found out before a job begins: may its user run programs here, is there such a program, and such a directory?
 
-use pando_kernel::rank::User;
+use pando_kernel::rank::{User, as_user};
 use pando_launch::{Identity, Order, Task};
 use std::ffi::{CString, OsStr};
 use std::fs::File;
@@ -19,8 +19,10 @@ pub struct Ready {
     pub program: PathBuf,
     /// That file, if it came with the job.
     pub open: Option<OwnedFd>,
-    /// A descriptor that ranks keep: that of a script, which its interpreter opens.
+    /// A descriptor that ranks keep: that of a script, which its interpreter opens (a shell, if it names none).
     pub keep: Option<RawFd>,
+    /// See [`pando_launch::Work::mark`].
+    pub mark: String,
     /// Whose rights ranks get; none: ours, and we have no others.
     pub user: Option<User>,
     /// The working directory.
@@ -36,6 +38,7 @@ impl Ready {
         user: Option<Identity>,
         program: Option<OwnedFd>,
         cpus: Vec<Vec<u16>>,
+        mark: String,
     ) -> Result<Ready, String> {
         let name = &order.user;
         let (uid, gid, groups) = user.ok_or_else(|| format!("there is no user {name} here"))?;
@@ -49,16 +52,17 @@ impl Ready {
         }
         let task = &order.task;
         let directory = Path::new(OsStr::from_bytes(&task.directory));
-        if !directory.is_dir() {
+        let who = (me == 0).then_some((user.uid, user.gid));
+        if !as_user(who, || directory.is_dir()) {
             let shown = directory.display();
             return Err(format!("there is no directory {shown} here: `pando run --chdir DIR` takes another one"));
         }
         let directory = CString::new(task.directory.to_vec()).map_err(|e| e.to_string())?;
         let (file, keep) = match &program {
             Some(program) => came_along(program),
-            None => (find(task)?, None),
+            None => (as_user(who, || find(task))?, None),
         };
-        Ok(Ready { program: file, open: program, keep, user: (me == 0).then_some(user), directory, cpus })
+        Ok(Ready { program: file, open: program, keep, mark, user: (me == 0).then_some(user), directory, cpus })
     }
 }
 
@@ -68,7 +72,7 @@ fn came_along(program: &OwnedFd) -> (PathBuf, Option<RawFd>) {
     let path = PathBuf::from(format!("/proc/self/fd/{number}"));
     let mut first = [0; 2];
     let read = File::open(&path).and_then(|mut file| file.read_exact(&mut first));
-    let keep = (read.is_ok() && first == *b"#!").then_some(number);
+    let keep = (read.is_ok() && first != *b"\x7fE").then_some(number);
     (path, keep)
 }
 

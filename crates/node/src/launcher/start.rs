@@ -1,7 +1,7 @@
 //! Starts one rank.
 
 use super::ready::Ready;
-use super::streams::{Input, Streams};
+use super::streams::{Input, Phase, Streams};
 use pando_kernel::rank::{self, Setup};
 use pando_launch::{Ending, Manager, Order, Share, Stdin, Stream};
 use serde_bytes::ByteBuf;
@@ -13,8 +13,11 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use tokio::net::UnixStream;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+/// By this variable a node finds what is left of ranks.
+pub const MARK: &str = "PANDO_MARK";
 /// As shells have it.
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
@@ -27,15 +30,25 @@ pub struct Rank {
     pub ended: Option<Ending>,
     /// Its end has been told: what it said has been said.
     pub quiet: bool,
-    /// Tasks that read what it writes.
+    /// Tasks that read what it writes, and how many of them have said what it wrote itself.
     pub readers: Vec<JoinHandle<()>>,
+    /// See there.
+    pub drained: usize,
+    /// What they are to know.
+    pub phase: watch::Sender<Phase>,
 }
 
 impl Rank {
     /// One whose program could not be started.
     pub fn never_begun(why: &io::Error) -> Rank {
         let status = if why.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
-        Rank { pid: 0, ended: Some(Ending::Exit(status)), quiet: false, readers: Vec::new() }
+        let phase = watch::channel(Phase::Gone).0;
+        Rank { pid: 0, ended: Some(Ending::Exit(status)), quiet: false, readers: Vec::new(), drained: 0, phase }
+    }
+
+    /// It has ended, and what it wrote has been said.
+    pub fn is_settled(&self) -> bool {
+        self.ended.is_some() && self.drained >= self.readers.len()
     }
 
     /// It has ended, and that has been told.
@@ -59,16 +72,17 @@ pub fn task(
     command.arg0(name).args(words.iter().skip(1).map(|w| OsStr::from_bytes(w)));
     give(&mut command, order);
     let share = &order.nodes[place as usize];
-    command.env("PANDO_JOB_ID", order.job.to_string()).env("PANDO_HEAD", &order.nodes[0].node);
+    command.env(MARK, &ready.mark).env("PANDO_JOB_ID", order.job.to_string()).env("PANDO_HEAD", &order.nodes[0].node);
     command.env("PANDO_TASK", number.to_string()).env("PANDO_NODE", &share.node);
     command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
     rank::prepare(&mut command, setup(order, ready, Vec::new(), ready.keep.into_iter().collect()));
     let pid = command.spawn()?.id() as i32;
+    let (phase, heeds) = watch::channel(Phase::Runs);
     let readers = vec![
-        streams.read(number, Stream::Out, OwnedFd::from(out))?,
-        streams.read(number, Stream::Err, OwnedFd::from(err))?,
+        streams.read(number, Stream::Out, OwnedFd::from(out), heeds.clone())?,
+        streams.read(number, Stream::Err, OwnedFd::from(err), heeds)?,
     ];
-    Ok(Rank { pid, ended: None, quiet: false, readers })
+    Ok(Rank { pid, ended: None, quiet: false, readers, drained: 0, phase })
 }
 
 /// The environment that the user's command had.
@@ -130,6 +144,7 @@ pub fn start(
         command.arg0(words[0]).args(&words[1..]);
     }
     give(&mut command, order);
+    command.env(MARK, &ready.mark);
     for (name, value) in variables(order, share, number, pmi) {
         command.env(name, value);
     }
@@ -145,13 +160,14 @@ pub fn start(
     if let Some(mine) = mine {
         input.attach(number, mine, streams)?;
     }
+    let (phase, heeds) = watch::channel(Phase::Runs);
     let readers = vec![
-        streams.read(number, Stream::Out, OwnedFd::from(out))?,
-        streams.read(number, Stream::Err, OwnedFd::from(err))?,
+        streams.read(number, Stream::Out, OwnedFd::from(out), heeds.clone())?,
+        streams.read(number, Stream::Err, OwnedFd::from(err), heeds)?,
     ];
     let connection =
         ours.map(|ours| ours.set_nonblocking(true).and_then(|()| UnixStream::from_std(ours))).transpose()?;
-    Ok((Rank { pid, ended: None, quiet: false, readers }, connection))
+    Ok((Rank { pid, ended: None, quiet: false, readers, drained: 0, phase }, connection))
 }
 
 fn wants_input(order: &Order, rank: u32) -> bool {

@@ -13,7 +13,7 @@ pub const LAUNCH: u8 = b'L';
 /// Nobody needs it for so long.
 const IDLE_US: i64 = 600_000_000;
 /// What a launcher is called, as a process.
-const NAME: &str = "pando-launcher";
+pub const LAUNCHER: &str = "pando-launcher";
 
 /// `pando __starter`: the daemon is on standard input.
 pub fn starter_main() -> i32 {
@@ -43,7 +43,7 @@ pub fn starter_main() -> i32 {
 
 /// The copy: it keeps nothing of the starter's connection.
 fn launcher(connection: OwnedFd, program: Option<OwnedFd>) -> i32 {
-    let _ = std::fs::write("/proc/self/comm", NAME);
+    let _ = std::fs::write("/proc/self/comm", LAUNCHER);
     let nowhere = File::open("/dev/null");
     match nowhere.and_then(|nowhere| rank::become_session(nowhere.as_raw_fd())) {
         Ok(()) => super::launcher_main(connection, program),

@@ -3,13 +3,14 @@
 use super::{Teller, Told};
 use pando_launch::{Order, Stdin, Stream, Up};
 use std::collections::BTreeMap;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
-use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
 /// Most bytes that are said at once.
@@ -28,22 +29,47 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// Reads one stream of a rank to its end.
-    pub fn read(&self, rank: u32, stream: Stream, from: OwnedFd) -> io::Result<JoinHandle<()>> {
+    /// Reads one stream of a rank to its end; tells when what the rank itself wrote has been said.
+    pub fn read(
+        &self,
+        rank: u32,
+        stream: Stream,
+        from: OwnedFd,
+        mut phase: watch::Receiver<Phase>,
+    ) -> io::Result<JoinHandle<()>> {
+        // What is in the pipe is there at once, whatever the event loop knows.
+        let mut now = File::from(from.try_clone()?);
         let mut from = pipe::Receiver::from_owned_fd(from)?;
-        let piece = self.most.clamp(1, PIECE);
-        let (place, window, tell) = (self.place, self.window.clone(), self.tell.clone());
+        let mut buffer = vec![0; self.most.clamp(1, PIECE)];
+        let mouth = Mouth { place: self.place, rank, stream, window: self.window.clone(), tell: self.tell.clone() };
         Ok(tokio::spawn(async move {
-            let mut buffer = vec![0; piece];
+            let mut told = false;
             loop {
-                let read = match from.read(&mut buffer).await {
-                    Ok(0) | Err(_) => return,
-                    Ok(read) => read,
-                };
-                let Ok(permit) = window.acquire_many(read as u32).await else { return };
-                permit.forget();
-                let bytes = buffer[..read].to_vec();
-                let _ = tell.send(Told::Say(Up::Output { place, rank, stream, bytes }));
+                let is = *phase.borrow_and_update();
+                if is == Phase::Gone || is == Phase::Ended && !told {
+                    let ended = loop {
+                        match now.read(&mut buffer) {
+                            Ok(0) => break true,
+                            Ok(read) => mouth.say(&buffer[..read]).await,
+                            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                            Err(e) => break e.kind() != io::ErrorKind::WouldBlock,
+                        }
+                    };
+                    mouth.drained(&mut told);
+                    // Somebody else may have its other end open for ever.
+                    if ended || is == Phase::Gone {
+                        return;
+                    }
+                }
+                tokio::select! {
+                    read = from.read(&mut buffer) => match read {
+                        Ok(0) | Err(_) => return mouth.drained(&mut told),
+                        Ok(read) => mouth.say(&buffer[..read]).await,
+                    },
+                    changed = phase.changed() => if changed.is_err() {
+                        return mouth.drained(&mut told);
+                    },
+                }
             }
         }))
     }
@@ -52,6 +78,41 @@ impl Streams {
     pub fn say(&self, rank: u32, bytes: Vec<u8>) {
         let (place, stream) = (self.place, Stream::Err);
         let _ = self.tell.send(Told::Say(Up::Output { place, rank, stream, bytes }));
+    }
+}
+
+/// What has become of a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It runs.
+    Runs,
+    /// It has ended; what it started may go on.
+    Ended,
+    /// Nothing is left of it.
+    Gone,
+}
+
+/// One stream of one rank, on its way out.
+struct Mouth {
+    place: u32,
+    rank: u32,
+    stream: Stream,
+    window: Arc<Semaphore>,
+    tell: Teller,
+}
+
+impl Mouth {
+    async fn say(&self, bytes: &[u8]) {
+        let Ok(permit) = self.window.acquire_many(bytes.len() as u32).await else { return };
+        permit.forget();
+        let (place, rank, stream, bytes) = (self.place, self.rank, self.stream, bytes.to_vec());
+        let _ = self.tell.send(Told::Say(Up::Output { place, rank, stream, bytes }));
+    }
+
+    fn drained(&self, told: &mut bool) {
+        if !std::mem::replace(told, true) {
+            let _ = self.tell.send(Told::Drained(self.rank));
+        }
     }
 }
 
