@@ -343,12 +343,15 @@ pub struct ParallelOptions {
     /// So many ranks on each node.
     #[arg(long = "ntasks-per-node", visible_alias = "ppn", value_name = "RANKS", conflicts_with_all = NOT_PARALLEL)]
     pub per_node: Option<u32>,
-    /// So many CPUs for each rank.
+    /// So many CPUs for each rank: its own, while it runs, where a node has enough that no other rank has; as they come, where it has not.
     #[arg(short, long = "cpus-per-task", value_name = "CPUS", conflicts_with_all = NOT_PARALLEL)]
     pub cpus: Option<u16>,
     /// On these nodes.
     #[arg(short = 'w', long, value_name = "NODE,...", value_delimiter = ',', value_parser = node_name, conflicts_with_all = NOT_PARALLEL)]
     pub nodelist: Option<Vec<String>>,
+    /// A task for each line of this file (`-`: of standard input), as `pando map`.
+    #[arg(long, value_name = "FILE", conflicts_with_all = NOT_PARALLEL)]
+    pub each: Option<PathBuf>,
     /// Which ranks get standard input: a number, `all` or `none`.
     #[arg(short, long, value_name = "WHO", value_parser = stdin, default_value = "0")]
     pub input: Stdin,
@@ -429,6 +432,27 @@ pub enum Bcast {
     Auto,
     Always,
     Never,
+}
+
+impl RunOptions {
+    /// `pando run --each FILE` is `pando map`.
+    pub fn into_map(self) -> MapOptions {
+        let p = self.parallel;
+        MapOptions {
+            arg_file: p.each.filter(|file| file.as_os_str() != "-"),
+            null: false,
+            jobs: p.per_node,
+            cpus: p.cpus,
+            node_count: p.node_count,
+            nodelist: p.nodelist,
+            retries: 0,
+            fail_fast: p.kill_on_bad_exit == Some(1),
+            progress: false,
+            bcast: p.bcast,
+            chdir: p.chdir,
+            command: self.command,
+        }
+    }
 }
 
 /// What is said of one program that may move.

@@ -4,6 +4,42 @@ use crate::args::Args;
 use clap::{Arg, CommandFactory};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+/// Under the name of mpiexec(1) it is `pando run`, with the words that MPI's users have in their fingers.
+pub fn as_called(words: Vec<OsString>) -> Vec<OsString> {
+    let name = words.first().and_then(|w| Path::new(w).file_name()).and_then(|n| n.to_str());
+    if !matches!(name, Some("mpiexec" | "mpirun")) {
+        return words;
+    }
+    let mut out: Vec<OsString> = vec!["pando".into(), "run".into()];
+    let mut rest = words.into_iter().skip(1).peekable();
+    let mut says_how_many = false;
+    while let Some(word) = rest.next_if(|w| w.as_bytes().starts_with(b"-")) {
+        let (ours, takes) = match word.to_str() {
+            Some("-n" | "-np" | "--np") => ("-n", true),
+            Some("-ppn" | "-perhost" | "-N" | "--map-by-node") => ("--ppn", true),
+            Some("-host" | "-hosts" | "--host") => ("-w", true),
+            Some("-l" | "-prepend-rank" | "--tag-output") => ("-l", false),
+            Some("-wdir" | "--wdir" | "-wd") => ("-D", true),
+            _ => {
+                // Ours, or an error that says so.
+                out.push(word);
+                continue;
+            }
+        };
+        says_how_many |= ours == "-n";
+        out.push(ours.into());
+        if takes {
+            out.extend(rest.next());
+        }
+    }
+    if !says_how_many {
+        out.splice(2..2, ["-n".into(), "1".into()]);
+    }
+    out.extend(rest);
+    out
+}
 
 /// The words of a `pando run` or `pando map`, with values that are attached to short options as words of their own; others as they are.
 pub fn detach(words: Vec<OsString>) -> Vec<OsString> {
@@ -20,6 +56,12 @@ pub fn detach(words: Vec<OsString>) -> Vec<OsString> {
     while let Some(word) = rest.next() {
         let bytes = word.as_bytes();
         let (mut takes_next, mut value) = (false, None);
+        if bytes == b"-np" {
+            // As mpiexec has it.
+            out.push("-n".into());
+            out.extend(rest.next());
+            continue;
+        }
         let option = match bytes {
             [b'-', b'-', name @ ..] if !name.is_empty() => {
                 let long = |a: &&&Arg| {
@@ -66,6 +108,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn mpiexec_is_another_name() {
+        let called = |text: &str| {
+            let words = as_called(text.split(' ').map(OsString::from).collect());
+            words.iter().map(|w| w.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(called("/usr/bin/mpiexec -np 4 -ppn 2 ./a -n 3"), "pando run -n 4 --ppn 2 ./a -n 3");
+        assert_eq!(called("mpirun -hosts n1,n2 -l -wdir /tmp x"), "pando run -n 1 -w n1,n2 -l -D /tmp x");
+        assert_eq!(called("pando run -n 4 x"), "pando run -n 4 x");
+        assert_eq!(called("mpiexec -n 2 -N 1 x"), "pando run -n 2 --ppn 1 x");
+    }
+
+    #[test]
     fn only_what_comes_before_the_program_is_taken_apart() {
         let detached = |text: &str| {
             let words = detach(text.split(' ').map(OsString::from).collect());
@@ -73,6 +127,7 @@ mod tests {
         };
         assert_eq!(detached("pando run -N4 -n8 prog -n3"), "pando run -N 4 -n 8 prog -n3");
         assert_eq!(detached("pando run -n 4 -wn1,n2 x"), "pando run -n 4 -w n1,n2 x");
+        assert_eq!(detached("pando run -np 4 x -np 2"), "pando run -n 4 x -np 2");
         assert_eq!(detached("pando run --node n3 -l prog -N2"), "pando run --node n3 -l prog -N2");
         assert_eq!(detached("pando run --ppn 3 -n=2 -- -n5"), "pando run --ppn 3 -n 2 -- -n5");
         assert_eq!(detached("pando run -K -n2 x"), "pando run -K -n 2 x");

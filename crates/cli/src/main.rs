@@ -24,7 +24,7 @@ use pando_node::sys;
 use std::ffi::OsString;
 
 fn main() {
-    let words: Vec<OsString> = std::env::args_os().collect();
+    let words: Vec<OsString> = attached::as_called(std::env::args_os().collect());
     let status = match words.get(1).and_then(|w| w.to_str()) {
         // Before anything else: helpers start often, and must inherit no decision of the command line's.
         Some("__deputy") => pando_migrate::deputy_main(),
@@ -53,6 +53,9 @@ fn act(args: Args) -> i32 {
         Verb::Nodes { json } => show::nodes(&client(), json),
         Verb::Top(options) => top::watch(&client(), top::Screen::Top, &options),
         Verb::Mon(options) => top::watch(&client(), top::Screen::Mon, &options),
+        Verb::Run(options) if options.parallel.each.is_some() => {
+            return parallel::map::run(&client(), &options.into_map());
+        }
         Verb::Run(options) if parallel::is_wanted(&options) => return parallel::run(&client(), &options),
         Verb::Run(options) => return run::run(&client(), options),
         Verb::Map(options) => return parallel::map::run(&client(), &options),

@@ -97,6 +97,14 @@ fn every_rank_has_its_place_and_its_words() {
     if std::thread::available_parallelism().unwrap().get() > 1 {
         assert!(mine.len() == 2 && mine[0] != mine[1], "{mine:?}");
     }
+    // Under another name.
+    let link = lab.dir.join("mpiexec");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_pando"), &link).unwrap();
+    let mut command = Command::new(&link);
+    command.args(["-np", "2", "-hosts", "n2,n3", "sh", "-c", "echo $PANDO_NODE"]).env("PANDO_SOCKET", &n1.socket);
+    let mut names: Vec<String> = ok(&mut command).lines().map(str::to_owned).collect();
+    names.sort();
+    assert_eq!(names, ["n2", "n3"]);
     let refused = [
         (vec!["-N4", "true"], "3 take ranks"),
         (vec!["-N2", "/no/such/program"], "/no/such/program"),

@@ -63,6 +63,11 @@ fn each_line_has_one_task_and_its_output_is_in_one_piece() {
     let child = give(&mut map(n2, &["-0", "printf", "<%s>"]), "a b\0c\nd\0");
     let out = ended(child).1;
     assert!(out == "<a b><c\nd>" || out == "<c\nd><a b>", "{out}");
+    let file = lab.dir.join("lines");
+    fs::write(&file, "a\nb\n").unwrap();
+    let output = n2.cli(&["run", "--each"]).arg(&file).args(["echo", "<{}>"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text == "<a>\n<b>\n" || text == "<b>\n<a>\n", "{text}");
     // Much of it, too.
     let (_, out, _) = ended(give(&mut map(n2, &["-P2", "sh", "-c", "yes {} | head -c 12000000"]), &numbers(4)));
     let turns = out.lines().collect::<Vec<_>>().chunk_by(|a, b| a == b).count();

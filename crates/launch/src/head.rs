@@ -7,7 +7,8 @@ use std::sync::Arc;
 const SIGTERM: u8 = 15;
 /// SIGCHLD, SIGCONT, SIGSTOP, SIGTSTP: who has not begun is not ended by them.
 const GOES_ON: [u8; 4] = [17, 18, 19, 20];
-/// Bytes of standard input that may have come and not been taken.
+/// Bytes of standard input, or of a place's output beyond its window, that may have come and not been taken: who sends more does not keep
+/// to the rules.
 const MOST_AHEAD: u64 = 8 << 20;
 
 /// What is to be done.
@@ -110,7 +111,7 @@ impl Head {
                 }
             }
             Up::Output { place, rank, stream, bytes } => {
-                out.push(self.wrote(place, bytes.len(), Tell::Output { place, rank, stream, bytes }));
+                self.wrote(place, bytes.len(), Tell::Output { place, rank, stream, bytes }, &mut out);
             }
             Up::StdinTaken(bytes) => {
                 self.stdin.1 = self.stdin.1.max(bytes);
@@ -132,15 +133,19 @@ impl Head {
     }
 
     /// Ranks of a place have written so much.
-    fn wrote(&mut self, place: u32, bytes: usize, tell: Tell) -> Act {
+    fn wrote(&mut self, place: u32, bytes: usize, tell: Tell, out: &mut Vec<Act>) {
         if self.alone {
             // Nobody will take it: ranks that wait to write would never end.
-            return Act::Down(Down::Taken { place, bytes: bytes as u32 });
+            return out.push(Act::Down(Down::Taken { place, bytes: bytes as u32 }));
         }
         if let Some(told) = self.told.get_mut(place as usize) {
             *told += bytes as u64;
+            // What a launcher says in a rank's name is beyond its window, and little.
+            if *told > u64::from(self.order.window) + MOST_AHEAD {
+                return self.kill(out);
+            }
         }
-        Act::Tell(tell)
+        out.push(Act::Tell(tell));
     }
 
     /// The user's command says something.
@@ -260,6 +265,35 @@ mod tests {
         assert_eq!(head.up(no(2), 0), [Act::Tell(Tell::No("node n2: no".into())), Act::Down(Down::Kill)]);
         assert_eq!(head.up(no(1), 0), []);
         assert_eq!(head.up(Up::Ready, 0), []);
+    }
+
+    #[test]
+    fn nobody_fills_anothers_memory() {
+        let begun = || {
+            let mut head = Head::new(Arc::new(order(2, 1, 2, true)), true, 2000);
+            head.up(Up::Ready, 0);
+            head
+        };
+        let (mut head, mut sent) = (begun(), 0);
+        while head.ask(Ask::Stdin(vec![0; 1 << 20])) != [Act::Down(Down::Kill)] {
+            sent += 1;
+            assert!(sent < 64);
+        }
+        let (mut head, mut wrote) = (begun(), 0);
+        let output = |bytes| Up::Output { place: 1, rank: 1, stream: crate::Stream::Out, bytes };
+        while head.up(output(vec![0; 1 << 20]), 0) != [Act::Down(Down::Kill)] {
+            wrote += 1;
+            assert!(wrote < 64);
+        }
+        // No place may write more than was taken of it.
+        let mut head = begun();
+        head.up(output(vec![0; 100]), 0);
+        assert_eq!(
+            head.ask(Ask::Taken { place: 1, bytes: u32::MAX }),
+            [Act::Down(Down::Taken { place: 1, bytes: 100 })]
+        );
+        assert_eq!(head.ask(Ask::Taken { place: 1, bytes: 1 }), []);
+        assert_eq!(head.ask(Ask::Signal(18)), [Act::Down(Down::Signal(18))]);
     }
 
     #[test]

@@ -51,6 +51,9 @@ pub fn text(node: &Node) -> String {
     of_nodes(&mut all, &node.cluster.nodes());
     of_processes(&mut all, node);
     of_counts(&mut all, &node.counts);
+    let jobs: Level = Gauge::default();
+    jobs.set(node.jobs.list().len() as f64);
+    all.register("jobs", "Parallel jobs that this node has a part in", jobs);
     let cpu: Level = Gauge::default();
     cpu.set(pando_kernel::clock::process_cpu_ns(std::process::id() as i32) as f64 / 1e9);
     all.register_with_unit("daemon_cpu", "CPU time of this daemon", Unit::Seconds, cpu);

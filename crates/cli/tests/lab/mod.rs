@@ -24,7 +24,7 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 const CONFIG: &str = "\
 [membership]\nprobe_ms = 300\nanswer_ms = 100\nsuspect_ms = 1500\ntell_ms = 100\n\
 [connections]\nhello_within_ms = 700\nhandshake_within_ms = 2000\nmax_local_per_user = 40\nredial_ms = 50\nsilence_ms = 2500\n\
-[guests]\nmax_unproved = 3\nprove_within_ms = 1500\n";
+[guests]\nmax_unproved = 3\nprove_within_ms = 4000\n";
 
 static LABS: AtomicU32 = AtomicU32::new(0);
 
