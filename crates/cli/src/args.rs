@@ -51,7 +51,7 @@ pub enum Verb {
     Mon(WatchOptions),
     /// Run a program here or at another node; it looks as if it ran here.
     #[command(after_help = "Example: pando run --best make -j8")]
-    Run(RunOptions),
+    Run(Box<RunOptions>),
     /// Run a command for each line of input, many side by side on all nodes: a task takes the line in place of each `{}`, or at its end.
     ///
     /// What a task writes is shown when it has ended, in one piece. Ends with 0 if all tasks did, with 123 if one failed, as xargs(1).

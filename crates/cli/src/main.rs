@@ -57,7 +57,7 @@ fn act(args: Args) -> i32 {
             return parallel::map::run(&client(), &options.into_map());
         }
         Verb::Run(options) if parallel::is_wanted(&options) => return parallel::run(&client(), &options),
-        Verb::Run(options) => return run::run(&client(), options),
+        Verb::Run(options) => return run::run(&client(), *options),
         Verb::Map(options) => return parallel::map::run(&client(), &options),
         Verb::Move { pid, dest, family } => show::mv(&client(), pid, dest, family),
         Verb::Ps { all, tree, json } => show::ps(&client(), all, tree, json),

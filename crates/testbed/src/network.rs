@@ -43,7 +43,7 @@ impl Network {
     /// Builds it. The calling process (single-threaded still) ends up in the bridge's namespace.
     pub fn build(plan: &Plan) -> Result<Network> {
         // First, because nobody but the machine's root could come back to the machine's own.
-        sys::unshare(libc::CLONE_NEWNET).context("make the bridge's network namespace")?;
+        sys::unshare(libc::CLONE_NEWNET | libc::CLONE_NEWUTS).context("make the bridge's network namespace")?;
         let network = || new_namespace(libc::CLONE_NEWNET, "net", || Ok(()));
         let nodes = (0..plan.shape.nodes).map(|_| network()).collect::<Result<Vec<_>>>()?;
         let named = |name: String| new_namespace(libc::CLONE_NEWUTS, "uts", || sys::set_host_name(&name));
