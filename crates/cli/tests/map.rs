@@ -139,3 +139,21 @@ fn what_ran_at_a_node_that_is_lost_runs_elsewhere_and_nothing_is_left() {
         until("no job", || lab.nodes[node].client().get::<Vec<Job>>("/v1/jobs").unwrap().is_empty().then_some(()));
     }
 }
+
+#[test]
+fn what_is_run_again_is_told_once() {
+    let lab = Lab::new(4, &format!("{JOBS}arity = 1\n"));
+    let go = lab.dir.join("go");
+    let script = "until [ -e \"$GO\" ]; do sleep 0.02; done; echo {}";
+    let mut command = map(&lab.nodes[0], &["-P2", "sh", "-c", script]);
+    let child = give(command.env("GO", &go).env("MARK", "m3"), &numbers(60));
+    let marked = |pid: &i32| procfs::variable(*pid, "MARK").is_some_and(|m| m == "m3");
+    until("tasks at all nodes", || (procfs::processes().iter().filter(|p| marked(p)).count() >= 9).then_some(()));
+    // The node of n4's parent in the tree goes on, and so do n4's tasks, which are given to others.
+    lab::signal(lab::launchers_of(&lab.nodes[2])[0] as u32, "KILL");
+    let said = || procfs::processes().iter().filter(|p| marked(p)).count() < 9;
+    until("that its tasks are gone", || said().then_some(()));
+    fs::write(&go, "").unwrap();
+    let (status, out, err) = ended(child);
+    assert_eq!((status, sorted(&out)), (0, (1..=60).collect()), "{err}");
+}

@@ -223,13 +223,6 @@ pub fn umask() -> u32 {
     }
 }
 
-/// Is this descriptor closed when the process becomes another program?
-pub fn close_on_exec(fd: RawFd, on: bool) -> io::Result<()> {
-    let flag = if on { libc::FD_CLOEXEC } else { 0 };
-    // SAFETY: fcntl with numbers touches no memory.
-    check(i64::from(unsafe { libc::fcntl(fd, libc::F_SETFD, flag) })).map(|_| ())
-}
-
 /// Stops this process until it is told to go on.
 pub fn stop_here() {
     // SAFETY: raise has no preconditions.

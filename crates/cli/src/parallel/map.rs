@@ -9,7 +9,7 @@ use pando_kernel::signal;
 use pando_launch::{Ask, Ending, Frames, Mpi, Pool, Request, Share, Stdin, Stream, Tell, Verdict};
 use pando_node::client::Client;
 use serde_bytes::ByteBuf;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
@@ -105,6 +105,7 @@ fn begin(client: &Client, options: &MapOptions) -> Result<Map, String> {
         words: options.command.clone(),
         pool: Pool::new(options.retries),
         nodes: Vec::new(),
+        lost: BTreeSet::new(),
         tasks: BTreeMap::new(),
         fail_fast: options.fail_fast,
         no_more: false,
@@ -185,6 +186,8 @@ struct Map {
     pool: Pool,
     /// Empty until it is known where tasks may run.
     nodes: Vec<Share>,
+    /// Places that count no more.
+    lost: BTreeSet<u32>,
     /// Lines of tasks that have not ended.
     tasks: BTreeMap<u32, OsString>,
     fail_fast: bool,
@@ -318,6 +321,10 @@ impl Map {
             }
             Tell::Output { place, rank, stream, bytes } => {
                 self.line.ask(&Ask::Taken { place, bytes: bytes.len() as u32 });
+                // Its tasks run elsewhere: what it still says would come twice.
+                if self.lost.contains(&place) {
+                    return false;
+                }
                 if let Err(e) = self.output.entry(rank).or_default().add(stream, bytes) {
                     self.progress.say(&format!("what a task writes can't be kept: {e}"));
                     self.show(rank);
@@ -376,6 +383,7 @@ impl Map {
     }
 
     fn without(&mut self, place: u32, why: &str) {
+        self.lost.insert(place);
         let tasks = self.pool.lost(place);
         // What they wrote is of a run that counts no more.
         tasks.iter().for_each(|task| drop(self.output.remove(task)));

@@ -98,7 +98,7 @@ pub fn run(client: &Client, options: &RunOptions) -> i32 {
     let (nodes, hold) = (Vec::new(), request.hold);
     let mut job = Job { printer, input, line, source, nodes, begun: false, hold, ended: Ended::default() };
     let status = match job.follow(stream) {
-        Ok(()) => job.ended.status(job.size() == 1),
+        Ok(()) => job.ended.status(),
         Err(e) => {
             job.printer.finish();
             eprintln!("pando: the node here broke off ({e}): the job ends; see its log, node.log");
@@ -200,7 +200,7 @@ impl Ended {
         }
     }
 
-    fn status(&self, _alone: bool) -> i32 {
+    fn status(&self) -> i32 {
         self.fatal.unwrap_or(self.highest)
     }
 }

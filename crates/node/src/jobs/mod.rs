@@ -4,7 +4,7 @@
 mod cache;
 mod goods;
 pub mod head;
-mod link;
+pub mod link;
 pub mod member;
 mod part;
 mod starter;

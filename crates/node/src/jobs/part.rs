@@ -249,8 +249,16 @@ impl Driver {
     /// The launcher does not end: somebody has stopped it. Its ranks die with it.
     fn give_up(&mut self) {
         self.gives_up = None;
-        if let Some(pid) = self.launcher.filter(|pid| procfs::name(*pid) == LAUNCHER) {
-            let _ = signal::kill(pid, libc::SIGKILL);
+        match self.launcher {
+            Some(pid) if procfs::name(pid) == LAUNCHER => _ = signal::kill(pid, libc::SIGKILL),
+            Some(_) => {}
+            // It never began, for its starter does nothing: there is nobody to end.
+            None => {
+                if let Some(at) = (0..self.links.len()).find(|at| self.is_launcher(*at)) {
+                    self.links[at] = None;
+                    self.events.push_back(Event::ChildLost(at, "the process that starts ranks does nothing".into()));
+                }
+            }
         }
     }
 }

@@ -13,6 +13,7 @@ mod start;
 mod starter;
 mod streams;
 
+use crate::jobs::link::next;
 use meeting::Meeting;
 use pando_kernel::{pmix::Event, procfs, rank};
 use pando_launch::{Down, Ending, Frames, Order, Up, Work, encode};
@@ -30,7 +31,7 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 use streams::{Input, Phase, Streams};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::signal::unix::{SignalKind, signal};
@@ -92,7 +93,7 @@ async fn serve(socket: UnixStream, program: Option<OwnedFd>) -> io::Result<()> {
     let (mut from, to) = socket.into_split();
     let (says, said) = unbounded_channel();
     let mut frames = Frames::default();
-    let Some(work) = next::<Work>(&mut from, &mut frames).await? else { return Ok(()) };
+    let Some(work) = next::<_, Work>(&mut from, &mut frames).await? else { return Ok(()) };
     let (order, place) = (Arc::new(work.order), work.place);
     order.nodes.get(place as usize).ok_or_else(|| io::Error::other("no such place"))?;
     let writer = tokio::spawn(write(to, said));
@@ -132,7 +133,7 @@ async fn serve(socket: UnixStream, program: Option<OwnedFd>) -> io::Result<()> {
     // Nothing of it is left when the daemon is gone.
     loop {
         tokio::select! {
-            down = next::<Down>(&mut from, &mut frames) => match down {
+            down = next::<_, Down>(&mut from, &mut frames) => match down {
                 Ok(Some(down)) => state.heed(down),
                 _ => {
                     family::end_all().await;
@@ -182,7 +183,7 @@ async fn finish(
             _ = &mut all => break,
             () = &mut give_up, if killed => break,
             Some(Told::Say(up)) = told.recv() => drop(says.send(up)),
-            down = next::<Down>(&mut from, &mut frames) => match down {
+            down = next::<_, Down>(&mut from, &mut frames) => match down {
                 Ok(Some(Down::Taken { place: of, bytes })) if of == place => window.add_permits(bytes as usize),
                 Ok(Some(Down::Kill)) => break,
                 Ok(Some(_)) => {}
@@ -196,21 +197,6 @@ async fn finish(
         }
     }
     let _ = says.send(Up::Gone);
-}
-
-/// The next frame; none at the end.
-async fn next<T: serde::de::DeserializeOwned>(
-    from: &mut tokio::net::unix::OwnedReadHalf,
-    frames: &mut Frames,
-) -> io::Result<Option<T>> {
-    loop {
-        if let Some(value) = frames.take().map_err(io::Error::other)? {
-            return Ok(Some(value));
-        }
-        if from.read_buf(frames.room()).await? == 0 {
-            return Ok(None);
-        }
-    }
 }
 
 async fn write(mut to: OwnedWriteHalf, mut said: UnboundedReceiver<Up>) -> io::Result<()> {
@@ -316,12 +302,9 @@ impl State {
                     Rank::never_begun(&why)
                 }
             };
-            if let Some(how) = begun.ended {
-                self.ranks.insert(rank, begun);
-                self.tell_end(rank, how);
-            } else {
-                self.ranks.insert(rank, begun);
-            }
+            let ended = begun.ended;
+            self.ranks.insert(rank, begun);
+            ended.into_iter().for_each(|how| self.tell_end(rank, how));
         }
         self.collect();
     }
