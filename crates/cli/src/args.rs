@@ -1,8 +1,12 @@
 //! The words of the command line.
 
+mod batch;
+mod parallel;
+
+pub use batch::{BatchVerb, CancelOptions, HistoryOptions, QueueOptions, SubmitOptions};
 use clap::{Args as ClapArgs, Parser, Subcommand};
-use pando_launch::{Mpi, Stdin};
 use pando_node::views::Children;
+pub use parallel::{Bcast, MapOptions, ParallelOptions, names};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -11,7 +15,7 @@ use std::path::PathBuf;
 /// PANDO_SOCKET names the local daemon's socket and PANDO_STATE its state directory, where they are not the usual ones, for the node and for the
 /// commands that speak to it. In personal mode PANDO_STATE is enough: the socket is in that directory.
 #[derive(Parser)]
-#[command(name = "pando", version, disable_help_subcommand = true)]
+#[command(name = "pando", version)]
 pub struct Args {
     #[command(subcommand)]
     pub verb: Verb,
@@ -50,13 +54,15 @@ pub enum Verb {
     #[command(after_help = "Example: pando mon")]
     Mon(WatchOptions),
     /// Run a program here or at another node; it looks as if it ran here.
-    #[command(after_help = "Example: pando run --best make -j8")]
+    #[command(after_help = RUN)]
     Run(Box<RunOptions>),
     /// Run a command for each line of input, many side by side on all nodes: a task takes the line in place of each `{}`, or at its end.
     ///
     /// What a task writes is shown when it has ended, in one piece. Ends with 0 if all tasks did, with 123 if one failed, as xargs(1).
     #[command(after_help = "Example: seq 10000 | pando map -- ./task {}")]
     Map(MapOptions),
+    #[command(flatten)]
+    Batch(BatchVerb),
     /// Move a running process to a node, `home`, or to the `best` node.
     #[command(after_help = "Example: pando move --family 4711 n2")]
     Move {
@@ -172,6 +178,13 @@ fn size(text: &str) -> Result<u64, String> {
         Err("a size is not negative".into())
     }
 }
+
+const RUN: &str = "\
+Example: pando run --best make -j8
+
+Words of srun(1) that change nothing here are taken and left alone (-A, -q, -s, -O, -Q, -v, --comment, --cpu-bind and the like); those that can't be heeded
+(-p, --mem, --gres, --exclusive, --array and the like) are refused, with the reason. Under the name of mpiexec or mpirun it understands the words of MPICH's
+and Open MPI's.";
 
 fn node_name(text: &str) -> Result<String, String> {
     pando_wire::NodeName::parse(text).map(|name| name.to_string()).map_err(|e| e.to_string())
@@ -330,153 +343,6 @@ pub struct RunOptions {
     pub command: Vec<OsString>,
 }
 
-/// Of a parallel job: one program, many ranks, on many nodes.
-#[derive(ClapArgs)]
-#[command(next_help_heading = "Parallel jobs")]
-pub struct ParallelOptions {
-    /// Run so many of it, its ranks, side by side: a parallel job. They stay where they begin, and are MPI programs if they like (MPICH's or Open MPI's).
-    #[arg(short = 'n', long = "ranks", visible_alias = "ntasks", value_name = "RANKS", conflicts_with_all = NOT_PARALLEL)]
-    pub ranks: Option<u32>,
-    /// On so many nodes, the idlest.
-    #[arg(short = 'N', long = "node-count", value_name = "NODES", conflicts_with_all = NOT_PARALLEL)]
-    pub node_count: Option<u32>,
-    /// So many ranks on each node.
-    #[arg(long = "ntasks-per-node", visible_alias = "ppn", value_name = "RANKS", conflicts_with_all = NOT_PARALLEL)]
-    pub per_node: Option<u32>,
-    /// So many CPUs for each rank: its own, while it runs, where a node has enough that no other rank has; as they come, where it has not.
-    #[arg(short, long = "cpus-per-task", value_name = "CPUS", conflicts_with_all = NOT_PARALLEL)]
-    pub cpus: Option<u16>,
-    /// On these nodes.
-    #[arg(short = 'w', long, value_name = "NODE,...", value_delimiter = ',', value_parser = node_name, conflicts_with_all = NOT_PARALLEL)]
-    pub nodelist: Option<Vec<String>>,
-    /// A task for each line of this file (`-`: of standard input), as `pando map`.
-    #[arg(long, value_name = "FILE", conflicts_with_all = NOT_PARALLEL)]
-    pub each: Option<PathBuf>,
-    /// Which ranks get standard input: a number, `all` or `none`.
-    #[arg(short, long, value_name = "WHO", value_parser = stdin, default_value = "0")]
-    pub input: Stdin,
-    /// Where what ranks write goes: a file for each, with %j (the job's number), %r (the rank), %N (the node) in its name. Both streams, unless --error says more.
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<String>,
-    /// Where what they write to standard error goes.
-    #[arg(short, long, value_name = "FILE")]
-    pub error: Option<String>,
-    /// Each line begins with the number of its rank.
-    #[arg(short, long)]
-    pub label: bool,
-    /// A rank that ends badly ends the job (1, as if nothing is said), or does not (0).
-    #[arg(short = 'K', long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = clap::value_parser!(u8).range(0..=1))]
-    pub kill_on_bad_exit: Option<u8>,
-    /// Seconds between asking the other ranks to end (SIGTERM) and ending them.
-    #[arg(long, value_name = "SECONDS", default_value_t = 2)]
-    pub grace: u64,
-    /// Ranks are stopped before they begin; SIGCONT to this command lets them.
-    #[arg(long)]
-    pub hold: bool,
-    /// Send the program's file along: to nodes where it is missing or another one, unless it is the system's (auto); to all that have not got it with an
-    /// earlier job (always, as if nothing follows); to nobody (never).
-    #[arg(long, value_name = "WHEN", value_enum, num_args = 0..=1, require_equals = true, default_value = "auto", default_missing_value = "always")]
-    pub bcast: Bcast,
-    /// What MPI programs find each other through: pmi1 (MPICH's), pmix (Open MPI's; needs libpmix.so.2 on every node), none; auto looks at the program's libraries.
-    #[arg(long, value_name = "WHAT", value_parser = mpi, default_value = "auto")]
-    pub mpi: Mpi,
-    /// The directory where ranks begin.
-    #[arg(short = 'D', long, value_name = "DIR")]
-    pub chdir: Option<PathBuf>,
-}
-
-/// `pando map`.
-#[derive(ClapArgs)]
-pub struct MapOptions {
-    /// Read the lines from this file and not from standard input.
-    #[arg(short, long, value_name = "FILE")]
-    pub arg_file: Option<PathBuf>,
-    /// Lines end with a zero byte (find -print0).
-    #[arg(short = '0', long)]
-    pub null: bool,
-    /// So many tasks at a time on each node; as many as it has CPUs, if nothing is said.
-    #[arg(short = 'P', long = "jobs", value_name = "TASKS")]
-    pub jobs: Option<u32>,
-    /// So many CPUs for each task.
-    #[arg(short, long = "cpus-per-task", value_name = "CPUS", conflicts_with = "jobs")]
-    pub cpus: Option<u16>,
-    /// On so many nodes, the idlest; on all, if nothing is said.
-    #[arg(short = 'N', long = "node-count", value_name = "NODES")]
-    pub node_count: Option<u32>,
-    /// On these nodes.
-    #[arg(short = 'w', long, value_name = "NODE,...", value_delimiter = ',', value_parser = node_name)]
-    pub nodelist: Option<Vec<String>>,
-    /// A task that fails is run again, so often at most. One whose node is lost always is.
-    #[arg(long, value_name = "TIMES", default_value_t = 0)]
-    pub retries: u32,
-    /// After a task has failed no more begin.
-    #[arg(long)]
-    pub fail_fast: bool,
-    /// Show the progress line also where standard error is no terminal.
-    #[arg(long)]
-    pub progress: bool,
-    /// Send the program's file along; as of `pando run`.
-    #[arg(long, value_name = "WHEN", value_enum, num_args = 0..=1, require_equals = true, default_value = "auto", default_missing_value = "always")]
-    pub bcast: Bcast,
-    /// The directory where tasks begin.
-    #[arg(short = 'D', long, value_name = "DIR")]
-    pub chdir: Option<PathBuf>,
-    /// The program and its arguments.
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
-    pub command: Vec<OsString>,
-}
-
-/// When the program's file goes along.
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Bcast {
-    Auto,
-    Always,
-    Never,
-}
-
-impl RunOptions {
-    /// `pando run --each FILE` is `pando map`.
-    pub fn into_map(self) -> MapOptions {
-        let p = self.parallel;
-        MapOptions {
-            arg_file: p.each.filter(|file| file.as_os_str() != "-"),
-            null: false,
-            jobs: p.per_node,
-            cpus: p.cpus,
-            node_count: p.node_count,
-            nodelist: p.nodelist,
-            retries: 0,
-            fail_fast: p.kill_on_bad_exit == Some(1),
-            progress: false,
-            bcast: p.bcast,
-            chdir: p.chdir,
-            command: self.command,
-        }
-    }
-}
-
-/// What is said of one program that may move.
-const NOT_PARALLEL: [&str; 11] =
-    ["node", "best", "cpu", "home_only", "no_move", "nodes", "max_moves", "memory", "apart", "together", "detach"];
-
-fn mpi(text: &str) -> Result<Mpi, String> {
-    match text {
-        "auto" => Ok(Mpi::Auto),
-        "pmi1" => Ok(Mpi::Pmi1),
-        "pmix" => Ok(Mpi::Pmix),
-        "none" => Ok(Mpi::None),
-        _ => Err("write auto, pmi1, pmix or none".into()),
-    }
-}
-
-fn stdin(text: &str) -> Result<Stdin, String> {
-    match text {
-        "all" => Ok(Stdin::All),
-        "none" => Ok(Stdin::None),
-        rank => rank.parse().map(Stdin::Rank).map_err(|_| "write the number of a rank, all or none".into()),
-    }
-}
-
 /// What is done with the fabric.
 #[derive(Subcommand)]
 pub enum FabricVerb {
@@ -530,11 +396,14 @@ pub enum FabricVerb {
         on: Option<Vec<String>>,
     },
     /// Show the manager's heartbeat as it comes here; or set its period, or have an event happen everywhere with one of the next beats.
-    #[command(after_help = "Example: pando fabric strobe --every 10; pando fabric strobe --event go")]
+    #[command(after_help = "Example: pando fabric strobe --every 10 --micro 4; pando fabric strobe --event go")]
     Strobe {
         /// Milliseconds between two beats, for all members; 0 for none.
         #[arg(long, value_name = "MS")]
         every: Option<f64>,
+        /// So many micro-heartbeats between two beats.
+        #[arg(long, value_name = "N", requires = "every", value_parser = clap::value_parser!(u32).range(0..=1000))]
+        micro: Option<u32>,
         /// The event.
         #[arg(long)]
         event: Option<String>,

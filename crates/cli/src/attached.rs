@@ -1,67 +1,101 @@
 //! `-n4` as `-n 4`: where a command's last words may begin with a hyphen, clap takes an option with its value attached for one of them.
 
 use crate::args::Args;
+use crate::slurm;
 use clap::{Arg, CommandFactory};
-use std::ffi::OsString;
+use pando_queue::options::{OPTIONS, Takes};
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
 
-/// Under the name of mpiexec(1) it is `pando run`, with the words that MPI's users have in their fingers.
-pub fn as_called(words: Vec<OsString>) -> Vec<OsString> {
-    let name = words.first().and_then(|w| Path::new(w).file_name()).and_then(|n| n.to_str());
-    if !matches!(name, Some("mpiexec" | "mpirun")) {
-        return words;
-    }
-    let mut out: Vec<OsString> = vec!["pando".into(), "run".into()];
-    let mut rest = words.into_iter().skip(1).peekable();
-    let mut says_how_many = false;
-    while let Some(word) = rest.next_if(|w| w.as_bytes().starts_with(b"-")) {
-        let (ours, takes) = match word.to_str() {
-            Some("-n" | "-np" | "--np") => ("-n", true),
-            Some("-ppn" | "-perhost" | "-N" | "--map-by-node") => ("--ppn", true),
-            Some("-host" | "-hosts" | "--host") => ("-w", true),
-            Some("-l" | "-prepend-rank" | "--tag-output") => ("-l", false),
-            Some("-wdir" | "--wdir" | "-wd") => ("-D", true),
-            _ => {
-                // Ours, or an error that says so.
-                out.push(word);
-                continue;
-            }
-        };
-        says_how_many |= ours == "-n";
-        out.push(ours.into());
-        if takes {
+/// What mpiexec and srun say otherwise: `-np 4`, `--nodes=4`. The word, if it is none of these.
+fn of_others(word: OsString, rest: &mut impl Iterator<Item = OsString>, out: &mut Vec<OsString>) -> Option<OsString> {
+    let is_number = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    match word.as_bytes() {
+        b"-np" => {
+            out.push("-n".into());
             out.extend(rest.next());
         }
+        // With names it is ours, for one program that may move.
+        b"--nodes" => {
+            let value = rest.next();
+            let counts = value.as_ref().is_some_and(|v| is_number(v.as_bytes()));
+            out.push(if counts { "-N".into() } else { word });
+            out.extend(value);
+        }
+        bytes => {
+            let Some(count) = bytes.strip_prefix(b"--nodes=").filter(|text| is_number(text)) else { return Some(word) };
+            out.extend(["-N".into(), OsStr::from_bytes(count).to_owned()]);
+        }
     }
-    if !says_how_many {
-        out.splice(2..2, ["-n".into(), "1".into()]);
+    None
+}
+
+/// The same for `pando submit`, whose options are crates/queue's.
+fn of_submit(words: Vec<OsString>) -> Vec<OsString> {
+    let (mut out, mut rest) = (Vec::new(), words.into_iter());
+    out.extend(rest.by_ref().take(2));
+    while let Some(word) = rest.next() {
+        let bytes = word.as_bytes();
+        let known = |name: &[u8]| OPTIONS.iter().find(|o| o.0.as_bytes() == name);
+        let by_letter = |letter: u8| OPTIONS.iter().find(|o| o.1 == Some(char::from(letter)));
+        let mut takes_next = false;
+        match bytes {
+            // The script's name, and all that is its own.
+            _ if !bytes.starts_with(b"-") || bytes == b"--" || bytes == b"-" => {
+                out.push(word);
+                break;
+            }
+            [b'-', b'-', name @ ..] => {
+                takes_next = known(name).is_some_and(|o| o.2 == Takes::Value) || name == b"wrap";
+                out.push(word);
+            }
+            [_, letter, attached @ ..] => match by_letter(*letter).map(|o| o.2) {
+                Some(Takes::Value) if !attached.is_empty() => {
+                    let value = attached.strip_prefix(b"=").unwrap_or(attached);
+                    out.extend([OsString::from_vec(vec![b'-', *letter]), OsStr::from_bytes(value).to_owned()]);
+                }
+                takes => {
+                    takes_next = takes == Some(Takes::Value);
+                    out.push(word);
+                }
+            },
+            _ => out.push(word),
+        }
+        if takes_next {
+            out.extend(rest.next());
+        }
     }
     out.extend(rest);
     out
 }
 
 /// The words of a `pando run` or `pando map`, with values that are attached to short options as words of their own; others as they are.
-pub fn detach(words: Vec<OsString>) -> Vec<OsString> {
+pub fn detach(words: Vec<OsString>) -> Result<Vec<OsString>, String> {
     let command = Args::command();
+    if words.get(1).is_some_and(|w| w == "submit") {
+        return Ok(of_submit(words));
+    }
     let verb = words.get(1).and_then(|w| w.to_str()).filter(|w| ["run", "map"].contains(w));
     let Some(run) = verb.and_then(|verb| command.find_subcommand(verb)) else {
-        return words;
+        return Ok(words);
     };
+    let is_run = verb == Some("run");
     let takes = |arg: &&Arg| arg.get_action().takes_values() && !arg.is_positional();
     let valued: Vec<&Arg> = run.get_arguments().filter(takes).collect();
+    let has =
+        |arg: &Arg, short: u8| arg.get_short_and_visible_aliases().is_some_and(|all| all.contains(&char::from(short)));
     let must = |arg: &Arg| arg.get_num_args().is_none_or(|n| n.min_values() > 0);
     let (mut out, mut rest) = (Vec::new(), words.into_iter());
     out.extend(rest.by_ref().take(2));
+    let mut says_slurms = false;
     while let Some(word) = rest.next() {
-        let bytes = word.as_bytes();
-        let (mut takes_next, mut value) = (false, None);
-        if bytes == b"-np" {
-            // As mpiexec has it.
-            out.push("-n".into());
-            out.extend(rest.next());
+        if is_run && slurm::take(&word, &mut rest)? {
+            says_slurms = true;
             continue;
         }
+        let Some(word) = of_others(word, &mut rest, &mut out) else { continue };
+        let bytes = word.as_bytes();
+        let (mut takes_next, mut value) = (false, None);
         let option = match bytes {
             [b'-', b'-', name @ ..] if !name.is_empty() => {
                 let long = |a: &&&Arg| {
@@ -71,7 +105,7 @@ pub fn detach(words: Vec<OsString>) -> Vec<OsString> {
                 true
             }
             [b'-', short, attached @ ..] if *short != b'-' => {
-                if let Some(arg) = valued.iter().find(|a| a.get_short() == Some(char::from(*short))) {
+                if let Some(arg) = valued.iter().find(|a| has(a, *short)) {
                     takes_next = attached.is_empty() && must(arg);
                     let after = attached.strip_prefix(b"=").unwrap_or(attached);
                     value = (!attached.is_empty() && must(arg)).then(|| (*short, after.to_vec()));
@@ -100,7 +134,11 @@ pub fn detach(words: Vec<OsString>) -> Vec<OsString> {
             out.extend(rest.by_ref());
         }
     }
-    out
+    if says_slurms {
+        // Who says it wants a job.
+        out.insert(2, "--as-job".into());
+    }
+    Ok(out)
 }
 
 #[cfg(test)]
@@ -108,21 +146,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mpiexec_is_another_name() {
-        let called = |text: &str| {
-            let words = as_called(text.split(' ').map(OsString::from).collect());
-            words.iter().map(|w| w.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
-        };
-        assert_eq!(called("/usr/bin/mpiexec -np 4 -ppn 2 ./a -n 3"), "pando run -n 4 --ppn 2 ./a -n 3");
-        assert_eq!(called("mpirun -hosts n1,n2 -l -wdir /tmp x"), "pando run -n 1 -w n1,n2 -l -D /tmp x");
-        assert_eq!(called("pando run -n 4 x"), "pando run -n 4 x");
-        assert_eq!(called("mpiexec -n 2 -N 1 x"), "pando run -n 2 --ppn 1 x");
-    }
-
-    #[test]
     fn only_what_comes_before_the_program_is_taken_apart() {
         let detached = |text: &str| {
-            let words = detach(text.split(' ').map(OsString::from).collect());
+            let words = detach(text.split(' ').map(OsString::from).collect()).unwrap();
             words.iter().map(|w| w.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(detached("pando run -N4 -n8 prog -n3"), "pando run -N 4 -n 8 prog -n3");
@@ -133,5 +159,12 @@ mod tests {
         assert_eq!(detached("pando run -K -n2 x"), "pando run -K -n 2 x");
         assert_eq!(detached("pando run -K0 -n2 x -K0"), "pando run -K=0 -n 2 x -K0");
         assert_eq!(detached("pando ps -n4"), "pando ps -n4");
+        assert_eq!(detached("pando run -A me -n2 -Q x -A me"), "pando run --as-job -n 2 x -A me");
+        assert_eq!(detached("pando map -A me"), "pando map -A me");
+        assert_eq!(detached("pando map -j2 -P3 x -j4"), "pando map -j 2 -P 3 x -j4");
+        assert_eq!(detached("pando run --nodes=2 --nodes n1 x"), "pando run -N 2 --nodes n1 x");
+        assert_eq!(detached("pando run --nodes 2 x --nodes 2"), "pando run -N 2 x --nodes 2");
+        let refused = detach(["pando", "run", "--mem=2G", "x"].map(OsString::from).to_vec()).unwrap_err();
+        assert!(refused.starts_with("`--mem` is Slurm's"), "{refused}");
     }
 }

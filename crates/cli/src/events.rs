@@ -37,6 +37,17 @@ fn print(event: &Event, json: bool) -> Done {
     Ok(())
 }
 
+/// A moment (milliseconds since 1970) as people here read it.
+pub fn local(ms: u64) -> String {
+    let [year, month, day, hour, minute, second] = sys::local_time(ms / 1000);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+}
+
+/// What `--since` means, milliseconds since 1970.
+pub fn since(word: &str) -> Result<u64, String> {
+    moment(word, now_s())
+}
+
 fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }

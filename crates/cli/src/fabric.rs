@@ -3,7 +3,7 @@
 use crate::args::FabricVerb;
 use crate::cluster::Done;
 use pando_node::client::{Client, ClientError};
-use pando_node::views::{Compare, Compared, FabricStatus, Signalled, Strobe, StrobeRequest, Variable};
+use pando_node::views::{Compare, Compared, FabricStatus, Multicast, Signalled, Strobe, StrobeRequest, Variable};
 use std::io::{Read, Write};
 use std::path::Path;
 
@@ -34,7 +34,7 @@ pub fn fabric(client: &Client, json: bool, verb: Option<FabricVerb>) -> i32 {
             let answer = client.post::<_, Compared>("/v1/fabric/compare", &question);
             answer.map(|a| if a.held { YES } else { NO }).map_err(said)
         }
-        Some(FabricVerb::Strobe { every, event }) => strobe(client, json, every, event),
+        Some(FabricVerb::Strobe { every, micro, event }) => strobe(client, json, every, micro, event),
         Some(FabricVerb::Load { variable }) => load(client, &variable),
         Some(FabricVerb::Store { variable, value }) => {
             let path = format!("/v1/fabric/variable/{}", quoted(&variable));
@@ -71,6 +71,9 @@ fn status(client: &Client, json: bool) -> Done {
     if status.strobe.period_us > 0 {
         println!("strobe   {}", in_words(&status.strobe));
     }
+    if status.epoch > 0 {
+        println!("casts    {}", cast_in_words(&status.multicast));
+    }
     status.waits.iter().for_each(|why| println!("waits    {why}"));
     Ok(())
 }
@@ -80,11 +83,31 @@ fn in_words(s: &Strobe) -> String {
     let off = s.off_us.map_or_else(String::new, |(half, most)| {
         format!(", off by less than {:.3} ms (half), {:.3} ms (99 %)", ms(half), ms(most))
     });
-    let counts = format!("{} beats, {} late, {} lost, {} skipped", s.beats, s.late, s.lost, s.skipped);
-    format!("every {:.3} ms; {counts}{off}; longest gap {:.3} ms", ms(s.period_us), ms(s.longest_us))
+    let micro = match s.micro {
+        0 => String::new(),
+        n => format!(" and {n} times in between"),
+    };
+    let beats = match s.micro {
+        0 => format!("{} beats", s.beats),
+        _ => format!("{} beats, {} micro-heartbeats", s.beats, s.micro_beats),
+    };
+    let counts = format!("{beats}, {} late, {} lost, {} skipped", s.late, s.lost, s.skipped);
+    format!("every {:.3} ms{micro}; {counts}{off}; longest gap {:.3} ms", ms(s.period_us), ms(s.longest_us))
 }
 
-fn strobe(client: &Client, json: bool, every: Option<f64>, event: Option<String>) -> Ended {
+fn cast_in_words(m: &Multicast) -> String {
+    let Some(group) = &m.group else {
+        return format!("none: {}", m.off.as_deref().unwrap_or("no multicast here"));
+    };
+    let mb = |bytes: u64| bytes as f64 / 1e6;
+    let heard = m.heard.map_or_else(String::new, |(all, some)| format!(", heard by {some} of {all}"));
+    let deaf = if m.deaf.is_empty() { String::new() } else { format!("; deaf: {}", m.deaf.join(" ")) };
+    let came = format!("{:.1} MB caught, {:.1} mended, {:.1} by tree", mb(m.caught), mb(m.mended), mb(m.tree));
+    let bad = format!("{} datagrams too many, {} strange, {} forged", m.useless, m.strange, m.forged);
+    format!("{group}, {} bytes each{heard}{deaf}; {:.1} MB cast, {came}; {bad}", m.piece, mb(m.cast))
+}
+
+fn strobe(client: &Client, json: bool, every: Option<f64>, micro: Option<u32>, event: Option<String>) -> Ended {
     if every.is_none() && event.is_none() {
         let status: FabricStatus = client.get("/v1/fabric").map_err(said)?;
         match json {
@@ -93,7 +116,7 @@ fn strobe(client: &Client, json: bool, every: Option<f64>, event: Option<String>
         }
         return Ok(YES);
     }
-    let request = StrobeRequest { period_us: every.map(|ms| (ms.max(0.0) * 1000.0) as u64), event };
+    let request = StrobeRequest { period_us: every.map(|ms| (ms.max(0.0) * 1000.0) as u64), micro, event };
     client.post::<_, ()>("/v1/fabric/strobe", &request).map(|()| YES).map_err(said)
 }
 

@@ -3,14 +3,20 @@
 
 mod args;
 mod attached;
+mod batch;
 mod cluster;
+mod duration;
 mod events;
 mod fabric;
+mod faces;
 mod level;
 mod manual;
+mod mpiexec;
+mod nodelist;
 mod parallel;
 mod run;
 mod show;
+mod slurm;
 mod stopping;
 mod top;
 mod tree;
@@ -21,10 +27,12 @@ use clap::Parser;
 use pando_node::client::Client;
 use pando_node::place::Place;
 use pando_node::sys;
-use std::ffi::OsString;
 
 fn main() {
-    let words: Vec<OsString> = attached::as_called(std::env::args_os().collect());
+    let words = match faces::as_called(std::env::args_os().collect()).and_then(mpiexec::as_called) {
+        Ok(words) => words,
+        Err(why) => std::process::exit(not_started(&why)),
+    };
     let status = match words.get(1).and_then(|w| w.to_str()) {
         // Before anything else: helpers start often, and must inherit no decision of the command line's.
         Some("__deputy") => pando_migrate::deputy_main(),
@@ -38,10 +46,18 @@ fn main() {
         _ => {
             // `pando ps | head` ends quietly, as other programs do: Rust ignores the signal unless told otherwise.
             sys::default_signals(&[libc::SIGPIPE]);
-            act(Args::parse_from(attached::detach(words)))
+            match attached::detach(words) {
+                Ok(words) => act(Args::parse_from(words)),
+                Err(why) => not_started(&why),
+            }
         }
     };
     std::process::exit(status);
+}
+
+fn not_started(why: &str) -> i32 {
+    eprintln!("pando: {why}; nothing was started");
+    parallel::NOT_STARTED
 }
 
 fn act(args: Args) -> i32 {
@@ -56,8 +72,9 @@ fn act(args: Args) -> i32 {
         Verb::Run(options) if options.parallel.each.is_some() => {
             return parallel::map::run(&client(), &options.into_map());
         }
-        Verb::Run(options) if parallel::is_wanted(&options) => return parallel::run(&client(), &options),
+        Verb::Run(options) if options.parallel.is_any() => return parallel::run(&client(), &options),
         Verb::Run(options) => return run::run(&client(), *options),
+        Verb::Batch(verb) => return batch::act(&client(), verb),
         Verb::Map(options) => return parallel::map::run(&client(), &options),
         Verb::Move { pid, dest, family } => show::mv(&client(), pid, dest, family),
         Verb::Ps { all, tree, json } => show::ps(&client(), all, tree, json),

@@ -17,7 +17,7 @@ fn said(e: ClientError) -> String {
     e.to_string()
 }
 
-fn print_json(value: &impl Serialize) -> Done {
+pub fn print_json(value: &impl Serialize) -> Done {
     println!("{}", serde_json::to_string_pretty(value).map_err(|e| e.to_string())?);
     Ok(())
 }
@@ -44,7 +44,7 @@ fn print_cut(header: &[&str], rows: &mut [Vec<String>]) {
 }
 
 /// Columns as wide as their widest cell; the last one is not padded. Numbers to the right.
-fn print_table(header: &[&str], rows: &[Vec<String>], room: usize) {
+pub fn print_table(header: &[&str], rows: &[Vec<String>], room: usize) {
     let width = |i: usize| {
         let cells = rows.iter().map(|r| r[i].chars().count());
         cells.chain([header[i].len()]).max().unwrap_or(0)
@@ -102,10 +102,19 @@ pub fn jobs(client: &Client, json: bool) -> Done {
             0..=4 => j.nodes.join(","),
             more => format!("{},... ({more})", j.nodes[..3].join(",")),
         };
-        vec![j.job.to_string(), j.head.clone(), j.user.clone(), j.ranks.to_string(), time, nodes, j.command.clone()]
+        vec![
+            j.job.to_string(),
+            j.name.clone(),
+            j.head.clone(),
+            j.user.clone(),
+            j.ranks.to_string(),
+            time,
+            nodes,
+            j.command.clone(),
+        ]
     };
     let rows: Vec<Vec<String>> = jobs.iter().map(row).collect();
-    print_table(&["JOB", "FROM", "USER", "RANKS", "TIME", "NODES", "COMMAND"], &rows, usize::MAX);
+    print_table(&["JOB", "NAME", "FROM", "USER", "RANKS", "TIME", "NODES", "COMMAND"], &rows, usize::MAX);
     Ok(())
 }
 

@@ -191,6 +191,15 @@ fn all_feel_the_strobe_whoever_orders() {
         until(&format!("ten beats at {}", node.name), || beats(node).filter(|n| *n >= first + 10))
     };
     lab.nodes.iter().for_each(|n| _ = beat(n));
+    // Micro-heartbeats in between, at every node, until somebody wants none.
+    ok(&mut fabric(&lab.nodes[1], &["strobe", "--every", "20", "--micro", "3"]));
+    for node in &lab.nodes {
+        let micro = || Some(status(node).strobe).filter(|s| s.micro == 3 && s.beats >= 5);
+        let s = until("five beats and what is in between", micro);
+        // Those that the machine had no time for are not made up for.
+        assert!(s.micro_beats >= s.beats && s.lost == 0, "{s:?}");
+    }
+    ok(&mut fabric(&lab.nodes[2], &["strobe", "--every", "20"]));
     // What one posts has happened everywhere when it is told so.
     ok(&mut fabric(&lab.nodes[1], &["strobe", "--event", "go"]));
     assert!(lab.nodes.iter().all(|n| code(&mut fabric(n, &["test", "go"])).0 == 0));
@@ -268,4 +277,156 @@ fn a_member_that_stops_among_many_small_transfers_is_got_over() {
     assert_eq!(calm, [3000; 8], "those that stay go on");
     together(&all(&lab));
     assert!(!lab.nodes.iter().any(|n| n.log().contains("can't be sent")));
+}
+
+/// Who orders has found out that so many of so many hear it.
+fn heard(node: &Daemon, wanted: (usize, usize)) {
+    until("that it is known who hears", || status(node).multicast.heard.filter(|found| *found == wanted));
+}
+
+/// What of the bytes came to a node by datagrams, in their place, and down the tree.
+fn ways(node: &Daemon) -> [u64; 3] {
+    let m = status(node).multicast;
+    [m.caught, m.mended, m.tree]
+}
+
+#[test]
+fn what_is_large_is_cast_once_and_all_catch_it() {
+    let lab = Lab::new(4, FABRIC);
+    together(&all(&lab));
+    heard(&lab.nodes[0], (3, 3));
+    let file = lab.dir.join("bytes");
+    std::fs::write(&file, bytes(20_000_001, 7)).unwrap();
+    let before: Vec<_> = lab.nodes.iter().map(ways).collect();
+    let cast = status(&lab.nodes[2]).multicast.cast;
+    ok(fabric(&lab.nodes[2], &["xfer", "program", "--signal", "ready"]).arg(&file));
+    for (node, before) in lab.nodes.iter().zip(before) {
+        assert!(region(node, "program") == bytes(20_000_001, 7), "at {}", node.name);
+        assert_eq!(code(&mut fabric(node, &["test", "ready"])).0, 0);
+        let more: Vec<u64> = ways(node).iter().zip(before).map(|(now, before)| now - before).collect();
+        if node.name != "n3" {
+            assert_eq!((more[0] + more[1], more[2]), (20_000_001, 0), "{}", node.name);
+            assert!(more[0] > 5_000_000, "{}: {more:?}", node.name);
+        }
+    }
+    assert_eq!(status(&lab.nodes[2]).multicast.cast - cast, 20_000_001, "each byte once");
+    // What is small goes as it always did, and so does what only one is to get.
+    std::fs::write(&file, bytes(60_000, 8)).unwrap();
+    ok(fabric(&lab.nodes[2], &["xfer", "small"]).arg(&file));
+    std::fs::write(&file, bytes(1_000_000, 9)).unwrap();
+    ok(fabric(&lab.nodes[2], &["xfer", "single", "--on", "n3,n4"]).arg(&file));
+    assert!(region(&lab.nodes[3], "small") == bytes(60_000, 8) && region(&lab.nodes[3], "single").len() == 1_000_000);
+    assert_eq!(status(&lab.nodes[2]).multicast.cast - cast, 20_000_001);
+    let text = ok(&mut fabric(&lab.nodes[0], &[]));
+    assert!(text.contains("casts    239.192.71.17:7118") && text.contains("heard by 3 of 3"), "{text}");
+}
+
+#[test]
+fn what_is_lost_is_mended_and_who_is_deaf_gets_all_of_it() {
+    let mut lab = Lab::new(3, FABRIC);
+    let further = |name: &str, settings: &str, lab: &mut Lab| {
+        let node = lab.prepare(name, settings);
+        ok(&mut node.join(&lab.token(), name));
+        lab.nodes.push(node);
+        lab.nodes.last_mut().unwrap().start();
+    };
+    // One that loses some of them, one that loses all, and one that does not listen.
+    further("n4", &format!("{FABRIC}[test]\nlose_permille = 100\n"), &mut lab);
+    further("n5", &format!("{FABRIC}[test]\nlose_permille = 1000\n"), &mut lab);
+    further("n6", &format!("{FABRIC}multicast = \"off\"\n"), &mut lab);
+    together(&all(&lab));
+    heard(&lab.nodes[0], (5, 3));
+    let file = lab.dir.join("bytes");
+    let before: Vec<_> = lab.nodes.iter().map(ways).collect();
+    std::fs::write(&file, bytes(20_000_001, 3)).unwrap();
+    ok(fabric(&lab.nodes[1], &["xfer", "r", "--signal", "e"]).arg(&file));
+    for (node, before) in lab.nodes.iter().zip(before).filter(|(n, _)| n.name != "n2") {
+        assert!(region(node, "r") == bytes(20_000_001, 3), "at {}", node.name);
+        assert_eq!(code(&mut fabric(node, &["test", "e"])).0, 0);
+        let more: Vec<u64> = ways(node).iter().zip(before).map(|(now, before)| now - before).collect();
+        assert_eq!((more[0] + more[1], more[2]), (20_000_001, 0), "{}", node.name);
+        match node.name.as_str() {
+            "n4" => assert!(more[0] > 0 && more[1] > 0, "{more:?}"),
+            "n5" | "n6" => assert_eq!(more[0], 0),
+            _ => assert!(more[0] > 0, "{}: {more:?}", node.name),
+        }
+    }
+    let deaf = status(&lab.nodes[1]).multicast.deaf;
+    assert!(deaf.contains(&"n5".into()) && deaf.contains(&"n6".into()), "{deaf:?}");
+    assert!(status(&lab.nodes[5]).multicast.off.is_some());
+}
+
+#[test]
+fn a_member_that_is_killed_while_it_is_cast_leaves_nothing_done() {
+    let mut lab = Lab::new(4, FABRIC);
+    together(&all(&lab));
+    heard(&lab.nodes[0], (3, 3));
+    let file = lab.dir.join("bytes");
+    std::fs::write(&file, bytes(200_000_000, 1)).unwrap();
+    let cast = status(&lab.nodes[1]).multicast.cast;
+    let sent =
+        fabric(&lab.nodes[1], &["xfer", "r", "--signal", "e"]).arg(&file).stderr(Stdio::piped()).spawn().unwrap();
+    until("that it is being cast", || (status(&lab.nodes[1]).multicast.cast > cast).then_some(()));
+    lab.nodes[2].kill();
+    let Output { status: ended, stderr, .. } = sent.wait_with_output().unwrap();
+    let text = String::from_utf8(stderr).unwrap();
+    assert!(ended.code() == Some(2) && text.contains("nothing was done anywhere") && text.contains("n3"), "{text}");
+    let others = [&lab.nodes[0], &lab.nodes[1], &lab.nodes[3]];
+    together(&others);
+    for node in others {
+        assert_eq!((region(node, "r").len(), code(&mut fabric(node, &["test", "e"])).0), (0, 1), "{}", node.name);
+    }
+    std::fs::write(&file, bytes(5_000_000, 2)).unwrap();
+    ok(fabric(&lab.nodes[1], &["xfer", "r", "--signal", "e"]).arg(&file));
+    assert!(others.iter().all(|n| region(n, "r") == bytes(5_000_000, 2)));
+}
+
+/// Somebody on the same network who hears the group, and says what it likes.
+#[test]
+fn datagrams_that_are_changed_made_up_or_sent_again_do_no_harm() {
+    let group = std::net::Ipv4Addr::new(239, 192, 71, 18);
+    let lab = Lab::new(4, &format!("{FABRIC}multicast = \"{group}:7119\"\n"));
+    together(&all(&lab));
+    heard(&lab.nodes[0], (3, 3));
+    let here = std::net::Ipv4Addr::LOCALHOST;
+    let at: std::net::SocketAddr = (group, 7119).into();
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).unwrap();
+    socket.set_reuse_address(true).unwrap();
+    socket.bind(&at.into()).unwrap();
+    socket.join_multicast_v4(&group, &here).unwrap();
+    socket.set_multicast_if_v4(&here).unwrap();
+    socket.set_multicast_loop_v4(true).unwrap();
+    let socket: std::net::UdpSocket = socket.into();
+    socket.set_read_timeout(Some(std::time::Duration::from_millis(100))).unwrap();
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut buffer = vec![0; 65_536];
+            // It hears itself, too.
+            for i in 0.. {
+                let Ok((n, _)) = socket.recv_from(&mut buffer) else {
+                    if over.load(std::sync::atomic::Ordering::Relaxed) {
+                        return;
+                    }
+                    continue;
+                };
+                if i % 8 == 0 {
+                    let _ = socket.send_to(&buffer[..n], at);
+                    buffer[n - 1 - i % n.min(999)] ^= 0x40;
+                    let _ = socket.send_to(&buffer[..n], at);
+                    let _ = socket.send_to(b"garbage", at);
+                }
+            }
+        });
+        let file = lab.dir.join("bytes");
+        until("that all of it was tried", || {
+            std::fs::write(&file, bytes(10_000_000, 5)).unwrap();
+            ok(fabric(&lab.nodes[1], &["xfer", "r"]).arg(&file));
+            assert!(lab.nodes.iter().all(|n| region(n, "r") == bytes(10_000_000, 5)));
+            ok(fabric(&lab.nodes[1], &["xfer", "r"]).arg("/dev/null"));
+            let m = status(&lab.nodes[3]).multicast;
+            (m.forged > 0 && m.strange > 0 && m.useless > 0).then_some(())
+        });
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
 }

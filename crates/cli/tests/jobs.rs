@@ -344,6 +344,43 @@ fn what_outlived_launcher_and_daemon_is_found_by_the_next_one() {
 }
 
 #[test]
+fn what_a_job_leaves_ready_serves_the_next_one_if_it_is_still_there() {
+    let mut lab = Lab::new(3, JOBS);
+    // Each node's launcher, which is the parent of its ranks.
+    let parents = |lab: &Lab| {
+        let text = ok(&mut run(&lab.nodes[0], &["-N3", "-n3", "sh", "-c", "echo $PANDO_NODE $PPID"]));
+        let mut lines: Vec<(String, i32)> =
+            text.lines().map(|l| l.split_once(' ').unwrap()).map(|(n, p)| (n.into(), p.parse().unwrap())).collect();
+        lines.sort();
+        assert_eq!(lines.iter().map(|(n, _)| n.as_str()).collect::<Vec<_>>(), ["n1", "n2", "n3"]);
+        lines.into_iter().map(|(_, pid)| pid).collect::<Vec<i32>>()
+    };
+    let spare = |pid: i32| until("a spare launcher", || (procfs::name(pid) == "pando-spare").then_some(()));
+    let first = parents(&lab);
+    first.iter().copied().for_each(spare);
+    assert_eq!(parents(&lab), first);
+    first.iter().copied().for_each(spare);
+    // One that does nothing is replaced, and so is one that is no more, and a link whose other end is no more.
+    signal(first[0] as u32, "STOP");
+    signal(first[1] as u32, "KILL");
+    lab.nodes[2].kill();
+    lab.nodes[2].start();
+    lab.settled();
+    let second = parents(&lab);
+    assert!(first.iter().zip(&second).all(|(old, new)| old != new), "{first:?} {second:?}");
+    until("the one that was stopped is no more", || {
+        procfs::stat(first[0]).is_none_or(|stat| !stat.lives()).then_some(())
+    });
+    // Jobs side by side have launchers of their own.
+    second.iter().copied().for_each(spare);
+    let (job, _out) = long(&lab, "beside", &["-N3", "-n3"]);
+    assert!(parents(&lab).iter().all(|pid| !second.contains(pid)));
+    signal(job.id(), "TERM");
+    assert_eq!(said(job).0, 143);
+    nothing_is_left(&lab, "beside");
+}
+
+#[test]
 fn who_takes_no_jobs_says_so() {
     let mut lab = Lab::new(2, "[jobs]\nlost_after_ms = 2000\n");
     let strict = lab.prepare("n3", "[jobs]\naccept = false\n");

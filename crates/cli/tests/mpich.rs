@@ -26,6 +26,31 @@ int main(int count, char **words) {
     printf("%d of %d: sum %d, left %d\n", rank, size, sum, left);
     fflush(stdout);
     MPI_Barrier(MPI_COMM_WORLD);
+    if (count > 1 && !strcmp(words[1], "names")) {
+        char port[MPI_MAX_PORT_NAME] = "";
+        int kind = 0;
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+        MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+        if (rank == 0) MPI_Publish_name("door", MPI_INFO_NULL, "port_7");
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Error_class(MPI_Lookup_name("door", MPI_INFO_NULL, port), &kind);
+        printf("%d finds %s\n", rank, kind == MPI_SUCCESS ? port : "nothing");
+        MPI_Error_class(MPI_Lookup_name("window", MPI_INFO_NULL, port), &kind);
+        printf("%d finds %s\n", rank, kind == MPI_ERR_NAME ? "no window" : "something");
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (rank == 0) MPI_Unpublish_name("door", MPI_INFO_NULL, "port_7");
+        MPI_Finalize();
+        return 0;
+    }
+    if (count > 1 && !strcmp(words[1], "spawn")) {
+        MPI_Comm more;
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+        MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+        int code = MPI_Comm_spawn("/bin/true", MPI_ARGV_NULL, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &more, MPI_ERRCODES_IGNORE);
+        printf("%d %s\n", rank, code == MPI_SUCCESS ? "has more" : "has no more");
+        fflush(stdout);
+        _exit(3);
+    }
     if (count > 1 && rank == 1) {
         if (!strcmp(words[1], "abort")) MPI_Abort(MPI_COMM_WORLD, 7);
         if (!strcmp(words[1], "early")) _exit(0);
@@ -79,4 +104,81 @@ fn one_that_breaks_off_ends_all() {
     assert!(status == 7 && text.contains("rank 1"), "{status} {text}");
     let (status, _, text) = run(&lab.nodes[0], &["-N2", "-n4"], &program, &["early"]);
     assert!(status == 1 && text.contains("without MPI_Finalize"), "{status} {text}");
+}
+
+/// Speaks PMI-1 itself: MPICH as a distribution builds it keeps names in files.
+const NAMES: &str = r#"
+import os, socket
+s = socket.socket(fileno=int(os.environ["PMI_FD"]))
+f = s.makefile("rw")
+rank = os.environ["PMI_RANK"]
+def ask(line):
+    f.write(line + "\n")
+    f.flush()
+    return f.readline().strip()
+def all_here():
+    assert ask("cmd=barrier_in").startswith("cmd=barrier_out")
+ask("cmd=init pmi_version=1 pmi_subversion=1")
+def say(line):
+    print(rank, ask(line), flush=True)
+if rank == "0":
+    say("cmd=lookup_name service=door")
+    say("cmd=publish_name service=door port=tag#0$n1$")
+all_here()
+if rank == "2":
+    say("cmd=publish_name service=door port=other")
+    say("cmd=lookup_name service=door")
+    say("cmd=unpublish_name service=door")
+all_here()
+if rank == "1":
+    say("cmd=lookup_name service=door")
+    say("cmd=unpublish_name service=door")
+    for part in ["1", "2"]:
+        f.write("mcmd=spawn\nnprocs=1\nexecname=true\ntotspawns=2\nspawnssofar=" + part + "\narg1=x cmd=abort\n")
+        f.write("endcmd\n")
+    f.flush()
+    print(rank, f.readline().strip(), flush=True)
+all_here()
+ask("cmd=finalize")
+"#;
+
+#[test]
+fn names_are_known_to_all_ranks_of_a_job() {
+    let lab = Lab::new(3, JOBS);
+    let python = Path::new("python3");
+    for _ in 0..2 {
+        // The second job knows nothing of the first one's.
+        let (status, lines, text) = run(&lab.nodes[2], &["-N3", "-n3"], python, &["-c", NAMES]);
+        let expected = [
+            "0 cmd=lookup_result info=notok rc=1 msg=service_door_not_found",
+            "0 cmd=publish_result info=ok rc=0 msg=success",
+            "1 cmd=lookup_result info=notok rc=1 msg=service_door_not_found",
+            "1 cmd=spawn_result rc=-1 msg=ranks_begin_with_their_job status=-1",
+            "1 cmd=unpublish_result info=notok rc=1 msg=service_door_not_found",
+            "2 cmd=lookup_result info=ok rc=0 msg=success port=tag#0$n1$",
+            "2 cmd=publish_result info=notok rc=1 msg=duplicate_service_door",
+            "2 cmd=unpublish_result info=ok rc=0 msg=success",
+        ];
+        assert_eq!((status, lines), (0, expected.map(str::to_owned).to_vec()), "{text}");
+        assert!(text.contains("MPI_Comm_spawn: a job's ranks begin with it"), "{text}");
+    }
+}
+
+#[test]
+fn programs_of_mpich_find_names_and_spawn_nobody() {
+    let lab = Lab::new(2, JOBS);
+    let test = "programs_of_mpich_find_names_and_spawn_nobody";
+    let Some(program) = program(&lab, test) else { return };
+    // Where MPICH keeps names in files they are there.
+    let home = lab.dir.join("home");
+    fs::create_dir(&home).unwrap();
+    let mut command = lab.nodes[0].cli(&["run", "-N2", "-n2", "-D"]);
+    command.arg(&home).arg(&program).arg("names").env("HOME", &home).env("MPIR_CVAR_NAMESERV_FILE_PUBDIR", &home);
+    let text = lab::ok(&mut command);
+    for line in ["0 finds port_7", "1 finds port_7", "0 finds no window", "1 finds no window"] {
+        assert!(text.lines().any(|l| l == line), "{line}: {text}");
+    }
+    // It may refuse by itself before it asks anybody (with UCX); the other test speaks for those that ask.
+    let (status, lines, text) = run(&lab.nodes[0], &["-N2", "-n2"], &program, &["spawn"]);
+    assert!(status == 3 && lines.iter().any(|l| l == "0 has no more"), "{status} {lines:?} {text}");
 }

@@ -1,7 +1,11 @@
 //! One node of the fabric.
 
+mod casting;
 mod operations;
 
+pub use casting::Ways;
+
+use crate::cast::Cast;
 use crate::election::Election;
 use crate::manager::Manager;
 use crate::memory::Memory;
@@ -33,6 +37,14 @@ pub struct Settings {
     pub early: usize,
     /// Each so many times that [`Fabric::tick`] is called some member is asked whether there is a later view.
     pub ask_each: u64,
+    /// Smaller transfers are not cast.
+    pub cast_least: u64,
+    /// A cast is no further ahead of those that hear it, at least and at most.
+    pub cast_window: (u64, u64),
+    /// This node can hear casts.
+    pub hears: bool,
+    /// Who heard nothing is taken to be deaf for so long.
+    pub deaf_ms: u64,
 }
 
 impl Default for Settings {
@@ -46,6 +58,10 @@ impl Default for Settings {
             retry_ms: 20,
             early: 2048,
             ask_each: 20,
+            cast_least: 64 << 10,
+            cast_window: (256 << 10, 1 << 20),
+            hears: false,
+            deaf_ms: 60_000,
         }
     }
 }
@@ -55,6 +71,15 @@ impl Default for Settings {
 pub enum Effect {
     /// Send this to another node.
     Send(NodeId, Message),
+    /// Send this piece of a cast to the group, sealed as the [`Cast`] with this tag says; and say when it has [gone](Fabric::went).
+    Cast {
+        /// Of the cast.
+        tag: u64,
+        /// Of the piece.
+        number: u32,
+        /// It.
+        bytes: Bytes,
+    },
     /// One of this node's operations has ended.
     Ended(u64, Outcome),
     /// An event was signalled here, with the bytes that came ([`Op::Put`]; of a larger transfer they are in its region).
@@ -69,6 +94,7 @@ pub enum Effect {
 struct Own {
     op: Op,
     bytes: Bytes,
+    cast: Option<Cast>,
 }
 
 /// The fabric as one node knows it. All that it does is in the effects; the time is an argument.
@@ -86,6 +112,9 @@ pub struct Fabric {
     next: u64,
     own: BTreeMap<u64, Own>,
     staging: BTreeMap<OpId, Staging>,
+    casts: casting::Casts,
+    /// As far as was said.
+    now: u64,
     waves: BTreeMap<u64, Wave>,
     known: u64,
     manager: Option<Manager>,
@@ -117,6 +146,8 @@ impl Fabric {
             next: 1,
             own: BTreeMap::new(),
             staging: BTreeMap::new(),
+            casts: casting::Casts::default(),
+            now: 0,
             waves: BTreeMap::new(),
             known: 0,
             manager,
@@ -166,6 +197,10 @@ impl Fabric {
 
     /// Asks for an operation; how it ends is told by its number. `bytes`: of a transfer, as many as it says.
     pub fn submit(&mut self, op: Op, bytes: Bytes) -> (u64, Vec<Effect>) {
+        self.submit_by(op, bytes, None)
+    }
+
+    fn submit_by(&mut self, op: Op, bytes: Bytes, cast: Option<Cast>) -> (u64, Vec<Effect>) {
         let number = self.next;
         self.next += 1;
         let op = match op {
@@ -178,13 +213,14 @@ impl Fabric {
             }
             other => other,
         };
-        self.own.insert(number, Own { op, bytes });
+        self.own.insert(number, Own { op, bytes, cast });
         self.start(number);
         (number, self.settle())
     }
 
     /// Another node says something.
     pub fn hear(&mut self, now: u64, from: NodeId, message: Message) -> Vec<Effect> {
+        self.now = self.now.max(now);
         // What nobody of us would say is as good as nothing. A transfer that is too large here is refused, not unheard of.
         if !self.cut_off && from != self.me && message.is_sound(u64::MAX) {
             self.handle(now, from, message);
@@ -465,6 +501,7 @@ impl Fabric {
             return;
         }
         let (op, bytes, id) = (own.op.clone(), own.bytes.clone(), OpId { origin: self.me, number });
+        let cast = self.is_to_be_cast(own);
         let is_here = op.set().has(self.me);
         if !op.is_sound(self.settings.most) || is_here && self.is_too_much(&op) || self.is_full(&op) {
             return self.ended(number, Outcome::Refused);
@@ -476,9 +513,12 @@ impl Fabric {
             Op::Compare { .. } | Op::Put { .. } => self.say(self.view.manager, Said::Ask(id, op)),
             Op::Transfer { length, .. } if *length != bytes.len() as u64 => self.ended(number, Outcome::Refused),
             Op::Transfer { set, .. } => {
+                if let Some(cast) = cast {
+                    return self.begin_cast(id, op, bytes, cast, false);
+                }
                 let children = Tree::new(self.me, set, self.settings.arity).children(self.me);
                 for child in &children {
-                    self.say(*child, Said::Begin(id, op.clone()));
+                    self.say(*child, Said::Begin(id, op.clone(), None));
                 }
                 self.staging.insert(id, Staging::of_origin(op, bytes, children));
                 self.pump(id);

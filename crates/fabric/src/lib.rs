@@ -10,6 +10,7 @@
 //! Links keep order and lose nothing while both ends live; who can't be heard is told by [`Fabric::suspect`], in the same way to all sooner or
 //! later. A node that comes back after it was lost is another one ([`NodeId`]) and begins with empty memory.
 
+mod cast;
 mod core;
 mod election;
 #[cfg(test)]
@@ -27,7 +28,8 @@ mod tree;
 mod trial;
 mod wave;
 
-pub use core::{Effect, Fabric, Settings};
+pub use cast::{Cast, Heard, Key, LONGEST_PIECE};
+pub use core::{Effect, Fabric, Settings, Ways};
 pub use memory::Memory;
 pub use message::{Ballot, Did, Message, Proposal, Roster, View, Who};
 pub use op::{Comparison, LONGEST_NAME, MOST_AT_ONCE, Name, Op, OpId, Outcome};

@@ -1,5 +1,6 @@
 //! What nodes say to each other. Links keep order and lose nothing as long as both ends live.
 
+use crate::cast::{Cast, Heard};
 use crate::op::{Op, OpId, Outcome};
 use crate::set::{NodeId, Set};
 use serde::{Deserialize, Serialize};
@@ -107,7 +108,8 @@ impl Message {
     /// Is it about the bytes of a transfer? Those have links of their own, so that nothing else waits behind them; each link keeps order.
     pub fn is_bulk(&self) -> bool {
         let Message::In(_, said) = self else { return false };
-        matches!(said, Said::Begin(..) | Said::Chunk(..) | Said::Got(..) | Said::Staged(..) | Said::Drop(_))
+        let cast = matches!(said, Said::Sent(..) | Said::Heard(..) | Said::Lack(..) | Said::Patch(..));
+        cast || matches!(said, Said::Begin(..) | Said::Chunk(..) | Said::Got(..) | Said::Staged(..) | Said::Drop(_))
     }
 
     /// Can a node of the fabric have said it? `most`: bytes that a region has at most.
@@ -123,9 +125,12 @@ impl Message {
         };
         match self {
             Message::In(_, said) => match said {
-                Said::Begin(_, op) | Said::Ask(_, op) | Said::Query { op, .. } | Said::Commit { op, .. } => {
-                    op.is_sound(most)
+                Said::Begin(_, op, cast) => {
+                    let length = if let Op::Transfer { length, .. } = op { *length } else { 0 };
+                    op.is_sound(most) && cast.iter().all(|cast| cast.is_sound(length))
                 }
+                Said::Heard(_, heard) => heard.deaf.is_sound(),
+                Said::Ask(_, op) | Said::Query { op, .. } | Said::Commit { op, .. } => op.is_sound(most),
                 Said::Outcome(_, Outcome::Lost(set)) => set.is_sound(),
                 _ => true,
             },
@@ -151,8 +156,8 @@ impl Message {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(bolero::TypeGenerator))]
 pub enum Said {
-    /// The origin of a transfer, or a parent, is about to send so much.
-    Begin(OpId, Op),
+    /// The origin of a transfer, or a parent, is about to send so much; or it is cast.
+    Begin(OpId, Op, Option<Cast>),
     /// The next bytes.
     Chunk(OpId, #[serde(with = "serde_bytes")] Vec<u8>),
     /// So many bytes have come.
@@ -161,6 +166,14 @@ pub enum Said {
     Staged(OpId, bool),
     /// It will not be done after all.
     Drop(OpId),
+    /// Of a cast, so many pieces are on their way or lost.
+    Sent(OpId, u32),
+    /// How far the sender is with one, and all below.
+    Heard(OpId, Heard),
+    /// It lacks these pieces: each range from the first to the one after the last.
+    Lack(OpId, Vec<(u32, u32)>),
+    /// Here are some, from this one on.
+    Patch(OpId, u32, #[serde(with = "serde_bytes")] Vec<u8>),
     /// The origin asks the manager for an operation (a transfer when it is staged everywhere).
     Ask(OpId, Op),
     /// The manager: does it hold, there and everywhere below? `known`: what has a lower number is known everywhere and can be forgotten.

@@ -1,6 +1,7 @@
 //! The strobe: the manager's heartbeat, by which the whole cluster goes from one known state to the next (Frachtenberg et al., 2002). Each beat
 //! is a transfer of a few bytes to all members, so all of them have the same beats in the same order. Here: when one is due, and what a member
-//! makes of those that come. Times are microseconds of any clock that does not go back.
+//! makes of those that come. Between two beats there may be *micro-heartbeats*, which cut the time into equal parts, as BCS-MPI cuts a slice into
+//! the steps of its messages' exchange (Fernandez et al., 2003). Times are microseconds of any clock that does not go back.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,18 +16,32 @@ const CLASSES: usize = 32;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(bolero::TypeGenerator))]
 pub struct Beat {
-    /// They are counted by each manager.
+    /// They are counted by each manager, micro-heartbeats as well.
     pub number: u64,
-    /// The next one is to come after this time.
+    /// From one heartbeat to the next.
     pub period_us: u64,
+    /// Into so many parts the period is cut: each begins with a beat.
+    pub parts: u16,
+    /// The part that begins: 0 with a heartbeat, more with a micro-heartbeat.
+    pub part: u16,
     /// What happens at all members with this beat.
     pub events: Vec<String>,
+}
+
+impl Beat {
+    /// From one beat to the next.
+    fn step_us(&self) -> u64 {
+        self.period_us / u64::from(self.parts.max(1))
+    }
 }
 
 /// At the manager: when the next beat is due.
 #[derive(Debug, Default)]
 pub struct Pacemaker {
     period_us: u64,
+    parts: u16,
+    /// The part that begins with the next beat.
+    part: u16,
     due_us: u64,
     number: u64,
     under_way: usize,
@@ -39,10 +54,11 @@ impl Pacemaker {
         (self.period_us > 0).then_some(self.due_us)
     }
 
-    /// From now on with this period; 0 for no beats.
-    pub fn set_period(&mut self, now_us: u64, period_us: u64) {
-        if period_us != self.period_us {
-            (self.period_us, self.due_us) = (period_us, now_us);
+    /// From now on with this period, cut into so many parts of a microsecond at least; 0 for no beats.
+    pub fn set_period(&mut self, now_us: u64, period_us: u64, parts: u16) {
+        let parts = parts.clamp(1, u16::try_from(period_us).unwrap_or(u16::MAX).max(1));
+        if (period_us, parts) != (self.period_us, self.parts) {
+            (self.period_us, self.parts, self.part, self.due_us) = (period_us, parts, 0, now_us);
         }
     }
 
@@ -52,9 +68,14 @@ impl Pacemaker {
         if self.period_us == 0 || now_us < self.due_us {
             return None;
         }
-        let missed = (now_us - self.due_us) / self.period_us;
-        self.due_us += (missed + 1) * self.period_us;
+        let parts = u64::from(self.parts);
+        let step_us = self.period_us / parts;
+        let missed = (now_us - self.due_us) / step_us;
+        self.due_us += (missed + 1) * step_us;
         self.skipped += missed;
+        // The one that was due last: what begins now is its part.
+        let part = ((u64::from(self.part) + missed) % parts) as u16;
+        self.part = (part + 1) % self.parts;
         if self.under_way >= AHEAD {
             self.skipped += 1;
             return None;
@@ -62,7 +83,7 @@ impl Pacemaker {
         self.under_way += 1;
         self.number += 1;
         let events = events.drain(..events.len().min(MOST_EVENTS)).collect();
-        Some(Beat { number: self.number, period_us: self.period_us, events })
+        Some(Beat { number: self.number, period_us: self.period_us, parts: self.parts, part, events })
     }
 
     /// One of them has come to all members, or will not.
@@ -79,9 +100,11 @@ impl Pacemaker {
 /// What a member has seen of the strobe since it has had its period.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pulse {
-    /// Beats that have come.
+    /// Heartbeats that have come.
     pub beats: u64,
-    /// Those that came after more than one and a half periods.
+    /// Micro-heartbeats that have come.
+    pub micro: u64,
+    /// Those of both that came after more than one and a half times what is to be between two.
     pub late: u64,
     /// Those that never came.
     pub lost: u64,
@@ -91,24 +114,27 @@ pub struct Pulse {
     off: Vec<u64>,
     last: Option<(u64, u64)>,
     period_us: u64,
+    parts: u16,
 }
 
 impl Pulse {
     /// One has come.
     pub fn beat(&mut self, now_us: u64, beat: &Beat) {
-        if beat.period_us != self.period_us {
-            *self = Pulse { period_us: beat.period_us, ..Pulse::default() };
+        if (beat.period_us, beat.parts) != (self.period_us, self.parts) {
+            *self = Pulse { period_us: beat.period_us, parts: beat.parts, ..Pulse::default() };
         }
         if let Some((when, number)) = self.last.filter(|(_, number)| *number < beat.number) {
             let apart = now_us.saturating_sub(when);
             self.lost = self.lost.saturating_add(beat.number - number - 1);
-            self.late += u64::from(apart > self.period_us.saturating_add(self.period_us / 2));
+            let step_us = beat.step_us();
+            self.late += u64::from(apart > step_us.saturating_add(step_us / 2));
             self.longest_us = self.longest_us.max(apart);
-            let class = (u64::BITS - apart.abs_diff(self.period_us).leading_zeros()) as usize;
+            let class = (u64::BITS - apart.abs_diff(step_us).leading_zeros()) as usize;
             self.off.resize(CLASSES, 0);
             self.off[class.min(CLASSES - 1)] += 1;
         }
-        self.beats += 1;
+        self.beats += u64::from(beat.part == 0);
+        self.micro += u64::from(beat.part > 0);
         self.last = Some((now_us, beat.number));
     }
 
@@ -126,6 +152,11 @@ impl Pulse {
     /// The period, microseconds; 0 for none.
     pub fn period_us(&self) -> u64 {
         self.period_us
+    }
+
+    /// The parts of a period.
+    pub fn parts(&self) -> u16 {
+        self.parts
     }
 
     /// So many of a thousand beats were off by less than this, microseconds (within a factor of two).
@@ -146,7 +177,7 @@ mod tests {
     use bolero::check;
 
     fn beat(number: u64) -> Beat {
-        Beat { number, period_us: 1000, events: Vec::new() }
+        Beat { number, period_us: 1000, parts: 1, part: 0, events: Vec::new() }
     }
 
     #[test]
@@ -154,7 +185,7 @@ mod tests {
         let mut p = Pacemaker::default();
         let mut events = vec!["a".to_owned(), "b".to_owned()];
         assert_eq!((p.due(), p.beat(5, &mut events)), (None, None));
-        p.set_period(10, 1000);
+        p.set_period(10, 1000, 1);
         let first = p.beat(10, &mut events).unwrap();
         assert_eq!((first.number, first.events, events.len()), (1, vec!["a".to_owned(), "b".to_owned()], 0));
         assert_eq!((p.due(), p.beat(1009, &mut events)), (Some(1010), None));
@@ -167,7 +198,7 @@ mod tests {
     #[test]
     fn it_does_not_run_ahead_of_the_slowest() {
         let mut p = Pacemaker::default();
-        p.set_period(0, 1000);
+        p.set_period(0, 1000, 1);
         let sent = (0..100).filter(|i| p.beat(i * 1000, &mut Vec::new()).is_some()).count();
         assert_eq!((sent, p.skipped()), (AHEAD, 100 - AHEAD as u64));
         p.ended();
@@ -177,7 +208,7 @@ mod tests {
     #[test]
     fn events_go_with_the_next_beats() {
         let mut p = Pacemaker::default();
-        p.set_period(0, 1000);
+        p.set_period(0, 1000, 1);
         let mut events: Vec<String> = (0..MOST_EVENTS + 1).map(|n| n.to_string()).collect();
         assert_eq!(p.beat(0, &mut events).unwrap().events.len(), MOST_EVENTS);
         assert_eq!(p.beat(1000, &mut events).unwrap().events, [MOST_EVENTS.to_string()]);
@@ -206,6 +237,25 @@ mod tests {
     }
 
     #[test]
+    fn micro_heartbeats_cut_the_time_between_two_heartbeats() {
+        let (mut p, mut pulse) = (Pacemaker::default(), Pulse::default());
+        p.set_period(0, 1000, 4);
+        let mut parts = Vec::new();
+        // The beats due at 1500, 1750 and 2000 are missed: what begins at 2250 is the second part.
+        for now in [0, 250, 500, 750, 1000, 1250, 2260, 2500] {
+            let beat = p.beat(now, &mut Vec::new()).unwrap();
+            pulse.beat(now, &beat);
+            p.ended();
+            parts.push(beat.part);
+        }
+        assert_eq!((parts, p.skipped(), p.due()), (vec![0, 1, 2, 3, 0, 1, 1, 2], 3, Some(2750)));
+        assert_eq!((pulse.beats, pulse.micro, pulse.late, pulse.lost, pulse.longest_us), (2, 6, 1, 0, 1010));
+        // A part has a microsecond at least.
+        p.set_period(3000, 3, 1000);
+        assert_eq!(p.beat(3000, &mut Vec::new()).map(|b| (b.parts, b.step_us())), Some((3, 1)));
+    }
+
+    #[test]
     fn whatever_a_manager_says() {
         check!().with_type::<Vec<(u32, Beat)>>().for_each(|beats| {
             let (mut pulse, mut now) = (Pulse::default(), 0);
@@ -214,7 +264,7 @@ mod tests {
                 pulse.beat(now, beat);
                 pulse.silent_us(now);
             }
-            assert!(pulse.beats <= beats.len() as u64);
+            assert!(pulse.beats + pulse.micro <= beats.len() as u64);
             pulse.off_us(990);
         });
     }

@@ -1,10 +1,12 @@
 //! A transfer at one node: what has come, and how far each child is. Chunks are sent on as they come (cut through), and no further ahead
 //! of a child than its window.
 
+use crate::cast::Casting;
 use crate::op::Op;
 use crate::set::NodeId;
 use bytes::Bytes;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 #[derive(Debug, Default)]
 struct Child {
@@ -22,6 +24,10 @@ pub struct Staging {
     bytes: Held,
     length: u64,
     children: BTreeMap<NodeId, Child>,
+    /// Its bytes come by multicast, and chunks are sent only to who asks.
+    pub casting: Option<Casting>,
+    /// It finds out who hears, and is never done.
+    pub probe: bool,
     /// Nobody below refused so far.
     pub ok: bool,
     /// Its parent knows.
@@ -53,7 +59,7 @@ impl Staging {
 
     fn new(op: Op, parent: Option<NodeId>, bytes: Held, length: u64, children: Vec<NodeId>) -> Staging {
         let children = children.into_iter().map(|child| (child, Child::default())).collect();
-        Staging { op, parent, bytes, length, children, ok: true, told: false }
+        Staging { op, parent, bytes, length, children, casting: None, probe: false, ok: true, told: false }
     }
 
     /// All of it, bytes.
@@ -89,6 +95,32 @@ impl Staging {
         }
     }
 
+    /// Bytes that belong there. No further ahead than what is asked for, so memory is written about in order.
+    pub fn place(&mut self, at: Range<usize>, more: &[u8]) {
+        let Held::Coming(bytes) = &mut self.bytes else { return };
+        if bytes.len() < at.start {
+            bytes.resize(at.start, 0);
+        }
+        if bytes.len() == at.start {
+            bytes.extend_from_slice(more);
+        } else {
+            bytes[at].copy_from_slice(more);
+        }
+    }
+
+    /// These, without a copy at the origin.
+    pub fn part(&self, at: Range<usize>) -> Bytes {
+        match &self.bytes {
+            Held::All(bytes) => bytes.slice(at),
+            Held::Coming(bytes) => Bytes::copy_from_slice(&bytes[at]),
+        }
+    }
+
+    /// All of it is here.
+    fn is_whole(&self) -> bool {
+        self.casting.as_ref().map_or(self.bytes().len() as u64 == self.length, Casting::is_whole)
+    }
+
     /// What each child may be sent now, in chunks of at most `chunk` bytes and at most `window` bytes ahead of what it has.
     pub fn pump(&mut self, chunk: usize, window: u64) -> Vec<(NodeId, Vec<u8>)> {
         let bytes = match &self.bytes {
@@ -115,8 +147,8 @@ impl Staging {
 
     /// A child, and all below it, has all of it, or can't take it. False: that can't be.
     pub fn staged(&mut self, node: NodeId, ok: bool) -> bool {
-        let length = self.length;
-        let child = self.children.get_mut(&node).filter(|c| !ok || c.sent == length);
+        let (length, cast) = (self.length, self.casting.is_some());
+        let child = self.children.get_mut(&node).filter(|c| !ok || cast || c.sent == length);
         let known = child.map(|c| c.staged = true).is_some();
         self.ok &= ok || !known;
         known
@@ -124,7 +156,7 @@ impl Staging {
 
     /// All of it is here and below, or somebody can't take it.
     pub fn is_over(&self) -> bool {
-        !self.ok || self.bytes().len() as u64 == self.length && self.children.values().all(|c| c.staged)
+        !self.ok || self.is_whole() && self.children.values().all(|c| c.staged)
     }
 
     /// Those below.

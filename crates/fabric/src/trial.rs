@@ -1,10 +1,12 @@
 //! Many nodes, links with delays, crashes and cuts: what they do must look as if each operation had been done at one moment between its
 //! beginning and its end, at all nodes of its set (Herlihy and Wing, 1990). A seed gives one history.
 
+use crate::cast::{Cast, Key};
 use crate::message::Message;
 use crate::op::{Comparison, Op, Outcome};
 use crate::set::{NodeId, Set};
 use crate::{Effect, Fabric, Roster, Settings, View, Who};
+use bytes::Bytes;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
@@ -25,6 +27,12 @@ enum Event {
     /// These are alone from now on.
     Cut(Set),
     Ticks,
+    /// A piece of a cast reaches a node.
+    Falls(NodeId, u64, u32, Bytes),
+    /// It has left its origin.
+    Went(NodeId, u64, u32),
+    /// A cast may be under way.
+    Beats,
 }
 
 /// One operation, as its origin saw it.
@@ -55,18 +63,55 @@ struct World {
     slowest: u64,
     /// What this one says takes ten times as long.
     slow: Option<NodeId>,
+    /// Larger transfers are cast.
+    air: Option<Air>,
+}
+
+/// What becomes of datagrams: its dice are its own, so that a seed is the same history without.
+struct Air {
+    rng: StdRng,
+    /// Of a hundred.
+    lost: u32,
+    /// They hear nothing.
+    deaf: Set,
+    casts: u64,
+}
+
+impl Air {
+    fn new(seed: u64, count: u64) -> Air {
+        let mut rng = StdRng::seed_from_u64(!seed);
+        let lost = [0, 10, 50][rng.random_range(0..3)];
+        let deaf = (0..count).filter(|_| rng.random_bool(0.15)).map(NodeId).collect();
+        Air { rng, lost, deaf, casts: 0 }
+    }
+
+    fn cast(&mut self) -> Cast {
+        self.casts += 1;
+        let piece = self.rng.random_range(1..7);
+        Cast { tag: self.casts, key: Key([0; 32]), piece, deaf: Set::default() }
+    }
+
+    /// When a datagram comes to a node: never, once or twice, and perhaps after later ones.
+    fn falls(&mut self, node: NodeId, slowest: u64) -> Vec<u64> {
+        if self.deaf.has(node) || self.rng.random_range(0..100) < self.lost {
+            return Vec::new();
+        }
+        let times = 1 + u32::from(self.rng.random_bool(0.1));
+        (0..times).map(|_| self.rng.random_range(1..=3 * slowest)).collect()
+    }
 }
 
 const VARIABLES: [&str; 2] = ["x", "y"];
 const UNTIL: u64 = 20_000;
 
 impl World {
-    fn new(seed: u64, count: u64) -> World {
+    fn new(seed: u64, count: u64, cast: bool) -> World {
         let mut rng = StdRng::seed_from_u64(seed);
         let members: Set = (0..count).map(NodeId).collect();
         let view = View { epoch: 1, manager: NodeId(0), members: members.clone() };
         let (arity, chunk) = (rng.random_range(1..4), rng.random_range(1..9));
         let settings = Settings { arity, chunk, window: 8, most: 40, at_once: 15, ..Settings::default() };
+        let settings = Settings { cast_least: 16, cast_window: (9, 20), hears: true, deaf_ms: 500, ..settings };
         let roster: Roster = members.iter().map(|n| (n, who(n))).collect();
         let begin = |n| Fabric::new(n, view.clone(), roster.clone(), settings.clone());
         let nodes = members.iter().map(|n| (n, begin(n))).collect();
@@ -86,10 +131,14 @@ impl World {
             history: BTreeMap::new(),
             slowest,
             slow: None,
+            air: cast.then(|| Air::new(seed, count)),
         };
         world.slow = world.rng.random_bool(0.5).then(|| NodeId(world.rng.random_range(0..count.min(3))));
         for at in (0..UNTIL).step_by(50) {
             world.plan(at, Event::Ticks);
+        }
+        for at in (0..UNTIL / 2).step_by(10).filter(|_| cast) {
+            world.plan(at, Event::Beats);
         }
         world
     }
@@ -204,8 +253,29 @@ impl World {
                     assert!(seen.ended.is_none(), "{seen:?} ends twice");
                     seen.ended = Some((self.now, outcome));
                 }
+                Effect::Cast { tag, number, bytes } => self.cast(node, tag, number, &bytes),
                 Effect::Signalled(..) | Effect::View(_) | Effect::CutOff => {}
             }
+        }
+    }
+
+    fn cast(&mut self, node: NodeId, tag: u64, number: u32, bytes: &Bytes) {
+        let (now, slowest) = (self.now, self.slowest);
+        self.plan(now + 1, Event::Went(node, tag, number + 1));
+        let others: Vec<NodeId> = self.nodes.keys().copied().filter(|n| self.hears(node, *n)).collect();
+        for other in others {
+            let air = self.air.as_mut().expect("somebody has asked for it");
+            for after in air.falls(other, slowest) {
+                self.plan(now + after, Event::Falls(other, tag, number, bytes.clone()));
+            }
+        }
+    }
+
+    fn submit(&mut self, node: NodeId, op: Op, bytes: Bytes) -> (u64, Vec<Effect>) {
+        let (now, fabric) = (self.now, self.nodes.get_mut(&node).unwrap());
+        match self.air.as_mut() {
+            Some(air) => fabric.submit_cast(now, op, bytes, air.cast()),
+            None => fabric.submit(op, bytes),
         }
     }
 
@@ -260,7 +330,7 @@ impl World {
                 let (op, tag) = self.operation();
                 let length = if let Op::Transfer { length, .. } = op { length } else { 0 };
                 let bytes: Vec<u8> = vec![tag as u8; length as usize];
-                let (number, effects) = self.nodes.get_mut(&node).unwrap().submit(op.clone(), bytes.into());
+                let (number, effects) = self.submit(node, op.clone(), bytes.into());
                 self.history.insert((node, number), Seen { op, tag, begun: now, ended: None });
                 self.act(node, effects);
             }
@@ -277,6 +347,22 @@ impl World {
             Event::Cut(nodes) => {
                 self.alone = self.alone.iter().chain(nodes.iter()).collect();
                 self.spread_suspicion();
+            }
+            Event::Falls(node, tag, number, bytes) if !self.crashed.contains(&node) => {
+                let effects = self.nodes.get_mut(&node).unwrap().caught(now, tag, number, &bytes);
+                self.act(node, effects);
+            }
+            Event::Falls(..) => {}
+            Event::Went(node, tag, count) => {
+                let effects = self.nodes.get_mut(&node).unwrap().went(now, tag, count);
+                self.act(node, effects);
+            }
+            Event::Beats => {
+                let casting = |n: &NodeId| self.nodes[n].is_casting() && !self.crashed.contains(n);
+                for node in self.nodes.keys().copied().filter(casting).collect::<Vec<_>>() {
+                    let effects = self.nodes.get_mut(&node).unwrap().beat(now);
+                    self.act(node, effects);
+                }
             }
             Event::Ticks => {
                 for node in self.nodes.keys().copied().collect::<Vec<_>>() {
@@ -390,11 +476,18 @@ struct Ended {
     joined: usize,
     /// Of two that did not hear each other one is a member.
     parted: bool,
+    /// Bytes that were caught, and that had to be mended, at all that are left.
+    caught: u64,
+    mended: u64,
 }
 
 fn trial(seed: u64, faults: u64) -> Ended {
+    trial_by(seed, faults, false)
+}
+
+fn trial_by(seed: u64, faults: u64, cast: bool) -> Ended {
     let count = 2 + seed % 7;
-    let mut world = World::new(seed, count);
+    let mut world = World::new(seed, count, cast);
     world.disturb(10, faults);
     world.run();
     let stuck = format!("seed {seed}, {faults} faults");
@@ -436,6 +529,8 @@ fn trial(seed: u64, faults: u64) -> Ended {
         done: history.iter().filter(ended).count(),
         joined: survivors.iter().filter(|n| n.0 >= NodeId::MOST_GIVEN).count(),
         parted: world.apart.iter().any(one_went),
+        caught: world.nodes.values().map(|n| n.ways().caught).sum(),
+        mended: world.nodes.values().map(|n| n.ways().mended).sum(),
     }
 }
 
@@ -457,6 +552,15 @@ fn and_so_it_is_when_nodes_are_lost() {
     assert!(done > 5000, "{done}");
     let (joined, parted) = (all.iter().map(|e| e.joined).sum::<usize>(), all.iter().filter(|e| e.parted).count());
     assert!(joined > 1000 && parted > 50, "{joined} have joined, {parted} times one of two that were parted had to go");
+}
+
+/// The same where larger transfers are cast, and datagrams are lost, doubled and late, and some nodes hear none.
+#[test]
+fn and_so_it_is_when_they_are_cast() {
+    let all: Vec<Ended> = (0..seeds() / 2).map(|seed| trial_by(seed, seed % 4, true)).collect();
+    let sum = |of: fn(&Ended) -> u64| all.iter().map(of).sum::<u64>();
+    let (done, caught, mended) = (sum(|e| e.done as u64), sum(|e| e.caught), sum(|e| e.mended));
+    assert!(done > 3000 && caught > 15_000 && mended > 7_000, "{done} done, {caught} caught, {mended} mended");
 }
 
 #[test]

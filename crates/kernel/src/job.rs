@@ -48,6 +48,12 @@ pub fn group(pid: i32) -> Option<i32> {
     check(i64::from(unsafe { libc::getpgid(pid) })).ok().map(|group| group as i32)
 }
 
+/// The session of `pid`.
+pub fn session(pid: i32) -> Option<i32> {
+    // SAFETY: plain values.
+    check(i64::from(unsafe { libc::getsid(pid) })).ok().map(|session| session as i32)
+}
+
 /// Whether our parent is of our session: only then may somebody notice that we are stopped, and have us go on.
 pub fn is_watched() -> bool {
     // SAFETY: plain values.

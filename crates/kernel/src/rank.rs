@@ -73,6 +73,12 @@ pub fn as_user<T>(user: Option<(u32, u32)>, act: impl FnOnce() -> T) -> T {
     act()
 }
 
+/// These groups in the place of this process's own, for a process that serves one user: [`as_user`] leaves groups as they are. Only root may.
+pub fn take_groups(groups: &[u32]) -> io::Result<()> {
+    // SAFETY: the pointer is to as many numbers as are said.
+    check(i64::from(unsafe { libc::setgroups(groups.len(), groups.as_ptr()) })).map(|_| ())
+}
+
 /// See above.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -88,6 +94,8 @@ pub struct Setup {
     pub directory: CString,
     /// Descriptors that it keeps.
     pub keep: Vec<RawFd>,
+    /// What it reads is its controlling terminal.
+    pub terminal: bool,
 }
 
 /// Has `command` begin so: in a session of its own, and killed when this process ends.
@@ -103,6 +111,9 @@ fn begin(setup: &Setup, launcher: i32) -> io::Result<()> {
     // SAFETY: plain system calls; pointers are to live objects of ours. The numbers of signals are valid ones.
     unsafe {
         done(libc::setsid())?;
+        if setup.terminal {
+            crate::pty::control()?;
+        }
         libc::umask(setup.umask);
         if !setup.cpus.is_empty() {
             let mut set: libc::cpu_set_t = std::mem::zeroed();

@@ -1,6 +1,7 @@
 //! Who decides in a job: what a rank's end, a node's loss and the user's signals mean for the others.
 
 use crate::message::{Ask, Down, Ending, Tell, Up};
+use crate::names::Names;
 use crate::order::Order;
 use std::sync::Arc;
 
@@ -27,6 +28,10 @@ pub struct Head {
     kill_on_bad: bool,
     /// Between asking ranks to end and ending them, milliseconds.
     grace_ms: u64,
+    /// How long it may run, milliseconds; and until when.
+    time_ms: Option<u64>,
+    /// See there.
+    late_at: Option<u64>,
     begun: bool,
     /// Nobody listens any more.
     alone: bool,
@@ -38,6 +43,7 @@ pub struct Head {
     stdin: (u64, u64),
     /// Bytes of each place's output that were told, and that nobody has said to have taken.
     told: Vec<u64>,
+    names: Names,
 }
 
 impl Head {
@@ -45,7 +51,13 @@ impl Head {
     pub fn new(order: Arc<Order>, kill_on_bad: bool, grace_ms: u64) -> Head {
         let (told, stdin) = (vec![0; order.nodes.len()], (0, 0));
         let (begun, alone, ends_at, killed, over) = (false, false, None, false, false);
-        Head { order, kill_on_bad, grace_ms, begun, alone, ends_at, killed, over, stdin, told }
+        let (time_ms, late_at, names) = (None, None, Names::default());
+        Head { order, kill_on_bad, grace_ms, time_ms, late_at, begun, alone, ends_at, killed, over, stdin, told, names }
+    }
+
+    /// It may run for so many milliseconds.
+    pub fn limited(self, time_ms: Option<u64>) -> Head {
+        Head { time_ms, ..self }
     }
 
     /// Nothing is left of the job.
@@ -55,7 +67,7 @@ impl Head {
 
     /// When [`Head::tick`] has something to do.
     pub fn due(&self) -> Option<u64> {
-        self.ends_at.filter(|_| !self.killed && !self.over)
+        self.ends_at.or(self.late_at).filter(|_| !self.killed && !self.over)
     }
 
     fn node(&self, place: u32) -> String {
@@ -66,13 +78,12 @@ impl Head {
     pub fn up(&mut self, up: Up, now: u64) -> Vec<Act> {
         let mut out = Vec::new();
         match up {
+            Up::Ready if self.killed => {}
             Up::Ready => {
-                if !self.killed {
-                    self.begun = true;
-                    let (job, nodes) = (self.order.job, self.order.nodes.clone());
-                    out.push(Act::Tell(Tell::Begun { job, nodes }));
-                    out.push(Act::Down(Down::Start));
-                }
+                self.begun = true;
+                self.late_at = self.time_ms.map(|time| now.saturating_add(time));
+                let (job, nodes) = (self.order.job, self.order.nodes.clone());
+                out.extend([Act::Tell(Tell::Begun { job, nodes }), Act::Down(Down::Start)]);
             }
             Up::Refused { place, why } => {
                 // The first one says why; the others follow from it.
@@ -87,7 +98,7 @@ impl Head {
                     out.push(Act::Tell(Tell::Without { place, why: why.clone() }));
                 }
             }
-            Up::Done { place, task, how } => out.push(Act::Tell(Tell::Done { place, task, how })),
+            Up::Done { place, task, how, ran_ms } => out.push(Act::Tell(Tell::Done { place, task, how, ran_ms })),
             Up::Lost { place, why } => {
                 let node = self.node(place);
                 if !self.killed {
@@ -117,7 +128,10 @@ impl Head {
                 self.stdin.1 = self.stdin.1.max(bytes);
                 out.push(Act::Tell(Tell::StdinTaken(bytes)));
             }
-            Up::Want(upto) => out.push(Act::Tell(Tell::Want(upto))),
+            Up::Want { file, upto } => out.push(Act::Tell(Tell::Want { file, upto })),
+            Up::Name { place, rank, what } => {
+                out.push(Act::Down(Down::Named { place, rank, answer: self.names.ask(what) }));
+            }
             Up::Fence(said) => out.push(Act::Down(Down::Fenced(said))),
             Up::Gone => {
                 self.over = true;
@@ -182,7 +196,8 @@ impl Head {
             }
             Ask::Task { place, task, words } => out.push(Act::Down(Down::Task { place, task, words })),
             Ask::NoMore => out.push(Act::Down(Down::NoMore)),
-            Ask::Piece { index, bytes } => out.push(Act::Down(Down::Piece { index, bytes })),
+            Ask::Piece { file, index, bytes } => out.push(Act::Down(Down::Piece { file, index, bytes })),
+            Ask::Size(rows, columns) => out.push(Act::Down(Down::Size(rows, columns))),
             Ask::Kill => self.kill(&mut out),
         }
         out
@@ -199,8 +214,13 @@ impl Head {
     /// Time has passed.
     pub fn tick(&mut self, now: u64) -> Vec<Act> {
         let mut out = Vec::new();
-        if self.due().is_some_and(|at| now >= at) {
-            self.kill(&mut out);
+        match self.due().filter(|at| now >= *at) {
+            Some(_) if self.ends_at.is_some() => self.kill(&mut out),
+            Some(_) => {
+                out.push(Act::Tell(Tell::TimeOver));
+                self.end(now, &mut out);
+            }
+            None => {}
         }
         out
     }
@@ -225,6 +245,7 @@ impl Ending {
             Ending::Exit(status) => i32::from(status),
             Ending::Signal(number) => 128 + i32::from(number),
             Ending::Early => 1,
+            Ending::Late => 124,
         }
     }
 }
@@ -234,6 +255,7 @@ impl std::fmt::Display for Ending {
         match self {
             Ending::Exit(status) => write!(f, "ended with exit status {status}"),
             Ending::Signal(number) => write!(f, "was ended by signal {number}"),
+            Ending::Late => write!(f, "took longer than it may, and was ended"),
             Ending::Early => write!(f, "ended with exit status 0 without MPI_Finalize, and others may wait for it"),
         }
     }
@@ -256,6 +278,24 @@ mod tests {
         assert_eq!(head.tick(2009), []);
         assert_eq!(head.tick(2010), [Act::Down(Down::Kill)]);
         assert_eq!((head.due(), head.up(Up::Gone, 2020)), (None, vec![Act::Tell(Tell::Over)]));
+    }
+
+    #[test]
+    fn a_job_that_has_run_for_as_long_as_it_may_is_ended_first_gently() {
+        let mut head = Head::new(Arc::new(order(2, 1, 2, true)), true, 2000).limited(Some(500));
+        assert_eq!(head.due(), None, "it has not begun");
+        head.up(Up::Ready, 100);
+        assert_eq!((head.due(), head.tick(599)), (Some(600), vec![]));
+        assert_eq!(head.tick(600), [Act::Tell(Tell::TimeOver), Act::Down(Down::Signal(15))]);
+        let ended = head.up(Up::Ended { place: 1, rank: 1, how: Ending::Signal(15) }, 601);
+        assert!(matches!(&ended[..], [Act::Tell(Tell::Ended { fatal: false, .. })]), "that is no news");
+        assert_eq!((head.due(), head.tick(2600)), (Some(2600), vec![Act::Down(Down::Kill)]));
+        assert_eq!(head.due(), None);
+        // One that is ending for another reason has its grace, and no other.
+        let mut head = Head::new(Arc::new(order(2, 1, 2, true)), true, 2000).limited(Some(500));
+        head.up(Up::Ready, 0);
+        head.up(Up::Ended { place: 1, rank: 1, how: Ending::Exit(1) }, 400);
+        assert_eq!((head.tick(500), head.due()), (vec![], Some(2400)));
     }
 
     #[test]

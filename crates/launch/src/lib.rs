@@ -8,22 +8,24 @@
 mod frame;
 mod head;
 mod message;
+mod names;
 mod needs;
 mod order;
+mod parcel;
 mod part;
 mod plan;
 pub mod pmi;
 mod pool;
-mod program;
 #[cfg(test)]
 mod trial;
 
 pub use frame::{Broken, Frames, MOST, encode};
 pub use head::{Act, Head};
 pub use message::{Ask, Down, Ending, Identity, Modex, Said, Stream, Tell, Up, Work};
-pub use needs::{needed, wants_pmix};
-pub use order::{Environment, Manager, Order, Share, Stdin, Task};
+pub use names::{Name, Named};
+pub use needs::{Wants, listed, needed, wants, wants_pmix};
+pub use order::{Environment, LONGEST_JOB_NAME, Manager, Order, Share, Stdin, Task};
+pub use parcel::{Kind, Need, Parcel, Spread, Sum, base, check as check_files, piece_size, sum};
 pub use part::{Child, Effect, Event, Part};
 pub use plan::{Candidate, Mpi, Request, plan};
 pub use pool::{Pool, Verdict};
-pub use program::{Program, Spread, Sum, piece_size, sum};

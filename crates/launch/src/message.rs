@@ -1,5 +1,6 @@
 //! What is said in a job's tree. The process that starts a node's ranks (its *launcher*) is a leaf and speaks as a node does.
 
+use crate::names::{Name, Named};
 use crate::order::{Order, Share};
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +22,8 @@ pub enum Ending {
     Signal(u8),
     /// With status 0, but in the middle of MPI: others may wait for it.
     Early,
+    /// It was ended, for it took longer than it may.
+    Late,
 }
 
 /// A user as a node knows it: number, main group, all groups.
@@ -39,6 +42,8 @@ pub struct Work {
     pub user: Option<Identity>,
     /// For a launcher: the CPUs of each of its ranks. Empty: as they come.
     pub cpus: Vec<Vec<u16>>,
+    /// For a launcher: the directory with what has come along, if there is one.
+    pub along: Option<serde_bytes::ByteBuf>,
 }
 
 /// What is said at a barrier: a name, and bytes.
@@ -100,9 +105,11 @@ pub enum Down {
     },
     /// There are no more tasks.
     NoMore,
-    /// A piece of the program.
+    /// A piece of a file.
     Piece {
-        /// Which.
+        /// Which of the order's files.
+        file: u16,
+        /// Which piece.
         index: u32,
         /// Its bytes.
         #[serde(with = "serde_bytes")]
@@ -110,10 +117,23 @@ pub enum Down {
     },
     /// For one place.
     Modex(Modex),
+    /// What has come of a rank's wish about a name.
+    Named {
+        /// Where it runs.
+        place: u32,
+        /// The rank.
+        rank: u32,
+        /// The answer.
+        answer: Named,
+    },
     /// Everything ends at once.
     Kill,
+    /// The job is over here and below, and its parent has heard so: what comes next on the link is another job's order.
+    End,
     /// Nothing; the link lives.
     Beat,
+    /// The user's terminal has this size now: rows, columns.
+    Size(u16, u16),
 }
 
 /// Up the tree.
@@ -155,10 +175,24 @@ pub enum Up {
     },
     /// All ranks here and below have come to the barrier, and this is what they say.
     Fence(Vec<Said>),
-    /// The program is wanted here or below: its pieces up to this one may come.
-    Want(u32),
+    /// A file is wanted here or below: its pieces up to this one may come.
+    Want {
+        /// Which of the order's files.
+        file: u16,
+        /// Up to which piece.
+        upto: u32,
+    },
     /// For a place that is not below.
     Modex(Modex),
+    /// A rank wants something of the job's names.
+    Name {
+        /// Where it runs.
+        place: u32,
+        /// The rank.
+        rank: u32,
+        /// What.
+        what: Name,
+    },
     /// A rank wants the job to end (MPI_Abort).
     Abort {
         /// The rank.
@@ -174,6 +208,8 @@ pub enum Up {
         task: u32,
         /// How.
         how: Ending,
+        /// Milliseconds that it ran.
+        ran_ms: u64,
     },
     /// A place is not heard any more.
     Lost {
@@ -215,9 +251,11 @@ pub enum Ask {
     },
     /// There are no more tasks.
     NoMore,
-    /// A piece of the program.
+    /// A piece of a file.
     Piece {
-        /// Which.
+        /// Which of the order's files.
+        file: u16,
+        /// Which piece.
         index: u32,
         /// Its bytes.
         #[serde(with = "serde_bytes")]
@@ -225,6 +263,8 @@ pub enum Ask {
     },
     /// Everything ends at once.
     Kill,
+    /// The user's terminal has this size now: rows, columns.
+    Size(u16, u16),
 }
 
 /// From the head to the one who runs the job.
@@ -253,8 +293,13 @@ pub enum Tell {
     },
     /// So many bytes of standard input have been taken.
     StdinTaken(u64),
-    /// The program is wanted: its pieces up to this one may come.
-    Want(u32),
+    /// A file is wanted: its pieces up to this one may come.
+    Want {
+        /// Which of the order's files.
+        file: u16,
+        /// Up to which piece.
+        upto: u32,
+    },
     /// A rank has not ended well.
     Ended {
         /// The node.
@@ -281,6 +326,8 @@ pub enum Tell {
         task: u32,
         /// How.
         how: Ending,
+        /// Milliseconds that it ran.
+        ran_ms: u64,
     },
     /// A place was lost; the tasks that were there may run elsewhere.
     Without {
@@ -298,4 +345,6 @@ pub enum Tell {
     },
     /// Nothing is left of it.
     Over,
+    /// It has run for as long as it may, and is ended.
+    TimeOver,
 }

@@ -1,12 +1,14 @@
 //! What is to be run, and where: the same for all of a job's nodes.
 
-use crate::program::Program;
+use crate::parcel::{Need, Parcel, check};
 use serde::{Deserialize, Serialize};
 
 /// Most nodes of a job, most of its ranks, and bytes of a node's name.
 const MOST_NODES: usize = 1 << 15;
 const MOST_RANKS: u64 = 1 << 20;
 const LONGEST_NAME: usize = 63;
+/// Longest name of a job, bytes.
+pub const LONGEST_JOB_NAME: usize = 128;
 /// Longest name of a job for PMIx, which allows 255 bytes.
 const LONGEST_SPACE: usize = 200;
 /// Bounds of how many children a node has, and of the window.
@@ -72,6 +74,8 @@ pub enum Manager {
 pub struct Order {
     /// The job's number; its head's name makes it unique.
     pub job: u64,
+    /// What its user calls it.
+    pub name: String,
     /// Whose programs these are, by name: numbers may differ between nodes.
     pub user: String,
     /// The nodes. A node's *place* is its index; 0 is the head, which the user's command speaks to.
@@ -84,14 +88,20 @@ pub struct Order {
     pub cpus: Option<u16>,
     /// Who gets standard input.
     pub stdin: Stdin,
+    /// The first rank has a terminal of this size (rows, columns) of its own.
+    pub terminal: Option<(u16, u16)>,
     /// Most bytes of output of one place that are on their way.
     pub window: u32,
     /// Ranks are stopped before they begin.
     pub hold: bool,
     /// It has no ranks: its numbers of them are slots, in which tasks run one after the other.
     pub pool: bool,
-    /// The program's file, which goes along to those who want it.
-    pub program: Option<Program>,
+    /// Milliseconds that each task may run.
+    pub task_ms: Option<u64>,
+    /// Files that go along to those who want them.
+    pub files: Vec<Parcel>,
+    /// What each node is to have itself.
+    pub needs: Vec<Need>,
     /// Whom ranks find each other through.
     pub manager: Manager,
 }
@@ -101,6 +111,8 @@ impl Order {
     pub fn check(&self) -> Result<(), String> {
         let all = |ok: bool, what: &str| if ok { Ok(()) } else { Err(format!("its order is no good: {what}")) };
         all((1..=MOST_NODES).contains(&self.nodes.len()), "number of nodes")?;
+        let plain = self.name.len() <= LONGEST_JOB_NAME && !self.name.chars().any(char::is_control);
+        all(plain, "the job's name")?;
         all(ARITIES.contains(&self.arity), "arity of the tree")?;
         all((1..=LARGEST_WINDOW).contains(&self.window), "window")?;
         all(self.task.words.first().is_some_and(|w| !w.is_empty()), "no program")?;
@@ -115,7 +127,9 @@ impl Order {
         }
         all((1..=MOST_RANKS).contains(&next), "number of ranks")?;
         all(!matches!(self.stdin, Stdin::Rank(r) if u64::from(r) >= next), "rank that gets standard input")?;
-        all(self.program.as_ref().is_none_or(Program::is_sound), "the program's pieces")?;
+        let speaks = self.stdin == Stdin::Rank(0) && !self.pool;
+        all(self.terminal.is_none() || speaks, "a terminal at which nobody types")?;
+        check(&self.files, &self.needs).map_err(|why| format!("its order is no good: {why}"))?;
         if let Manager::Pmix { space } = &self.manager {
             let plain = space.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
             all((1..=LONGEST_SPACE).contains(&space.len()) && plain, "name for PMIx")?;
@@ -188,16 +202,20 @@ pub(crate) mod tests {
         };
         Order {
             job: 1,
+            name: "true".into(),
             user: "u".into(),
             nodes: (0..nodes).map(&mut share).collect(),
             arity,
             task: Task { words: vec![serde_bytes::ByteBuf::from("true")], ..Task::default() },
             cpus: None,
             stdin: Stdin::Rank(0),
+            terminal: None,
             window: 1 << 16,
             hold: false,
             pool: false,
-            program: None,
+            task_ms: None,
+            files: Vec::new(),
+            needs: Vec::new(),
             manager: Manager::Pmi1,
         }
     }
@@ -236,12 +254,16 @@ pub(crate) mod tests {
         bad(&|o| o.nodes.clear());
         bad(&|o| o.arity = 0);
         bad(&|o| o.window = 0);
+        bad(&|o| o.name = "x".repeat(LONGEST_JOB_NAME + 1));
+        bad(&|o| o.name = "a\nb".into());
         bad(&|o| o.task.words.clear());
         bad(&|o| o.nodes[1].ranks = 0);
         bad(&|o| o.nodes[2].first = 1);
         bad(&|o| o.nodes[2].ranks = u32::MAX);
         bad(&|o| o.nodes[1].node = "x".repeat(64));
         bad(&|o| o.stdin = Stdin::Rank(4));
+        bad(&|o| (o.stdin, o.terminal) = (Stdin::All, Some((24, 80))));
+        bad(&|o| (o.pool, o.terminal) = (true, Some((24, 80))));
         bad(&|o| o.manager = Manager::Pmix { space: "a/b".into() });
         bad(&|o| o.manager = Manager::Pmix { space: String::new() });
         bad(&|o| o.task.words[0] = serde_bytes::ByteBuf::from("a\0b"));

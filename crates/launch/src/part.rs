@@ -162,7 +162,7 @@ impl Part {
                 self.speaks_for(child, place)?;
                 out.push(Effect::Up(up));
             }
-            Up::Output { place, rank, .. } | Up::Ended { place, rank, .. } => {
+            Up::Output { place, rank, .. } | Up::Ended { place, rank, .. } | Up::Name { place, rank, .. } => {
                 self.speaks_for(child, place)?;
                 self.runs(place, rank)?;
                 out.push(Effect::Up(up));
@@ -199,7 +199,7 @@ impl Part {
             }
             Up::Gone => self.gone(child, None, out),
             // Pieces go from link to link, and that is the driver's.
-            Up::Launcher(_) | Up::Beat | Up::Want(_) => {}
+            Up::Launcher(_) | Up::Beat | Up::Want { .. } => {}
         }
         Ok(())
     }
@@ -281,12 +281,15 @@ impl Part {
     }
 
     fn down(&mut self, down: Down, out: &mut Vec<Effect>) {
-        if let Down::Modex(modex) = down {
-            return self.carry(modex, out);
+        match down {
+            Down::Modex(modex) => return self.carry(modex, out),
+            // It says something of the link.
+            Down::End => return,
+            _ => {}
         }
         let to = |b: &Below| match &down {
             Down::Stdin(_) | Down::StdinEnds => b.taken.is_some(),
-            Down::Taken { place, .. } | Down::Task { place, .. } => match b.who {
+            Down::Taken { place, .. } | Down::Task { place, .. } | Down::Named { place, .. } => match b.who {
                 Child::Launcher => *place == self.place,
                 Child::Place(at) => *place == at || self.order.towards(at, *place).is_some(),
             },

@@ -1,7 +1,7 @@
 //! Which nodes a job gets, and which ranks each of them runs.
 
 use crate::order::{Share, Stdin, Task};
-use crate::program::Program;
+use crate::parcel::{Need, Parcel};
 use serde::{Deserialize, Serialize};
 
 /// What programs are to find each other through.
@@ -31,20 +31,34 @@ pub struct Request {
     pub cpus: Option<u16>,
     /// Only these nodes.
     pub among: Vec<String>,
+    /// None of these.
+    pub exclude: Vec<String>,
+    /// So many ranks at these nodes, one after the other; empty: as it comes.
+    pub slots: Vec<(String, u32)>,
+    /// More than that, if there are more.
+    pub oversubscribe: bool,
     /// The program.
     pub task: Task,
     /// Who gets standard input.
     pub stdin: Stdin,
+    /// The first rank has a terminal of this size (rows, columns) of its own.
+    pub terminal: Option<(u16, u16)>,
     /// One rank that ends badly ends the job.
     pub kill_on_bad: bool,
+    /// What its user calls it.
+    pub name: String,
+    /// Milliseconds that it may run; of a pool, that each task may.
+    pub time_ms: Option<u64>,
     /// Milliseconds between asking the others to end and ending them.
     pub grace_ms: u64,
     /// Ranks are stopped before they begin.
     pub hold: bool,
     /// Slots for tasks, and not ranks; as many as there are CPUs, if nothing is said.
     pub pool: bool,
-    /// The program's file, if it goes along.
-    pub program: Option<Program>,
+    /// Files that go along.
+    pub files: Vec<Parcel>,
+    /// What its nodes are to have themselves.
+    pub needs: Vec<Need>,
     /// What they are to find each other through.
     pub mpi: Mpi,
 }
@@ -107,11 +121,18 @@ pub fn plan(request: &Request, all: &[Candidate], here: &str) -> Result<Vec<Shar
         _ => {}
     }
     let mut free: Vec<&Candidate> = all.iter().collect();
+    free.retain(|c| !request.exclude.contains(&c.node));
     if !request.among.is_empty() {
         if let Some(stranger) = request.among.iter().find(|n| !all.iter().any(|c| c.node == **n)) {
             return Err(format!("node {stranger} takes no ranks: see `pando nodes`"));
         }
         free.retain(|c| request.among.contains(&c.node));
+    }
+    if free.is_empty() {
+        return Err("no node is left that takes ranks: see `pando nodes`, --nodelist and --exclude".into());
+    }
+    if !request.slots.is_empty() {
+        return by_slots(request, &free, here).and_then(|shares| within_reason(shares, &free));
     }
     free.sort_by_key(|c| (c.busy(), !c.is_here, natural(&c.node)));
     let (per_node, cpus) = (request.per_node, request.cpus.unwrap_or(1));
@@ -149,9 +170,13 @@ pub fn plan(request: &Request, all: &[Candidate], here: &str) -> Result<Vec<Shar
         return Err(format!("{ranks} ranks on {count} nodes are more than {most} for each"));
     }
     free.sort_by_key(|c| natural(&c.node));
-    let shares = shares(&free, ranks, fixed.is_some(), cpus, here);
+    within_reason(shares(&free, ranks, fixed.is_some(), cpus, here), &free)
+}
+
+/// Who mistypes a number does not fill the machines.
+fn within_reason(shares: Vec<Share>, nodes: &[&Candidate]) -> Result<Vec<Share>, String> {
     for share in &shares {
-        let cpus = free.iter().find(|c| c.node == share.node).map_or(1, |c| c.cpus_milli.div_ceil(1000).max(1));
+        let cpus = nodes.iter().find(|c| c.node == share.node).map_or(1, |c| c.cpus_milli.div_ceil(1000).max(1));
         if share.ranks > cpus.saturating_mul(RANKS_PER_CPU) {
             let (node, ranks) = (&share.node, share.ranks);
             return Err(format!(
@@ -160,6 +185,43 @@ pub fn plan(request: &Request, all: &[Candidate], here: &str) -> Result<Vec<Shar
         }
     }
     Ok(shares)
+}
+
+/// As a list of nodes with slots has it: each is filled before the next one.
+fn by_slots(request: &Request, free: &[&Candidate], here: &str) -> Result<Vec<Share>, String> {
+    let excluded = |node: &String| request.exclude.contains(node);
+    let mut slots: Vec<(&str, u32)> =
+        request.slots.iter().filter(|(n, _)| !excluded(n)).map(|(n, s)| (n.as_str(), *s)).collect();
+    if let Some((stranger, _)) = slots.iter().find(|(n, _)| !free.iter().any(|c| c.node == *n)) {
+        return Err(format!("node {stranger} takes no ranks: see `pando nodes`"));
+    }
+    let names: std::collections::BTreeSet<&str> = slots.iter().map(|(n, _)| *n).collect();
+    if names.len() < slots.len() || slots.is_empty() {
+        return Err("a list of nodes with slots names each once, and one at least".into());
+    }
+    if let Some(count) = request.nodes.map(|count| count as usize) {
+        if count > slots.len() || count == 0 {
+            return Err(format!("{count} nodes are wanted (-N), and the list has {}", slots.len()));
+        }
+        slots.truncate(count);
+    }
+    slots.iter_mut().for_each(|(_, s)| *s = request.per_node.unwrap_or(*s).min(*s));
+    let room: u64 = slots.iter().map(|(_, s)| u64::from(*s)).sum();
+    let ranks = request.ranks.unwrap_or(room.min(u64::from(u32::MAX)) as u32);
+    if ranks == 0 || u64::from(ranks) > room && !request.oversubscribe {
+        return Err(format!("{ranks} ranks are wanted, and the list has {room} slots: --oversubscribe allows more"));
+    }
+    let beyond = u64::from(ranks).saturating_sub(room) as u32;
+    let (each, more) = (beyond / slots.len() as u32, beyond % slots.len() as u32);
+    let (mut first, mut shares) = (0, Vec::new());
+    for (i, (node, slots)) in slots.into_iter().enumerate() {
+        let take = if beyond > 0 { slots + each + u32::from((i as u32) < more) } else { slots.min(ranks - first) };
+        if take > 0 {
+            shares.push(Share { node: node.to_owned(), first, ranks: take });
+            first += take;
+        }
+    }
+    Ok(with_head(shares, here))
 }
 
 /// Evenly where the user has said how many nodes or where there are more ranks than CPUs; otherwise nodes are filled one after the other.
@@ -175,6 +237,11 @@ fn shares(nodes: &[&Candidate], ranks: u32, evenly: bool, cpus: u16, here: &str)
         shares.push(Share { node: node.node.clone(), first, ranks: take });
         first += take;
     }
+    with_head(shares, here)
+}
+
+/// The head is first, even if it has no ranks.
+fn with_head(mut shares: Vec<Share>, here: &str) -> Vec<Share> {
     let head = match shares.iter().position(|s| s.node == here) {
         Some(at) => shares.remove(at),
         None => Share { node: here.to_owned(), first: 0, ranks: 0 },
@@ -195,13 +262,20 @@ mod tests {
             per_node: None,
             cpus: None,
             among: Vec::new(),
+            exclude: Vec::new(),
+            slots: Vec::new(),
+            oversubscribe: false,
+            name: String::new(),
+            time_ms: None,
             task: Task::default(),
             stdin: Stdin::None,
+            terminal: None,
             kill_on_bad: true,
             grace_ms: 0,
             hold: false,
             pool: false,
-            program: None,
+            files: Vec::new(),
+            needs: Vec::new(),
             mpi: Mpi::Auto,
         }
     }
@@ -237,10 +311,38 @@ mod tests {
         let among = vec!["n7".into(), "n3".into()];
         let p = planned(&Request { among, ..request() }, &all);
         assert_eq!(p, [("n1".into(), 0, 0), ("n3".into(), 0, 1), ("n7".into(), 1, 1)], "the head has none");
+        let p = planned(
+            &Request { exclude: vec!["n1".into(), "n3".into(), "x".into()], ranks: Some(3), ..request() },
+            &all,
+        );
+        assert_eq!(names(&p), "n1 n2 n4", "the head has none");
         let refused = |r: Request| plan(&r, &all, "n1").unwrap_err();
         assert!(refused(Request { nodes: Some(13), ..request() }).contains("12 take ranks"));
         assert!(refused(Request { nodes: Some(3), ranks: Some(2), ..request() }).contains("-N 2"));
+        let (among, exclude) = (vec!["n7".into()], vec!["n7".into()]);
+        assert!(refused(Request { among, exclude, ..request() }).contains("no node is left"));
         assert!(refused(Request { among: vec!["n99".into()], ..request() }).contains("n99"));
+    }
+
+    #[test]
+    fn a_list_with_slots_is_filled_in_its_order() {
+        let all: Vec<Candidate> = (1..=4).map(|i| node(i, 2, 10)).collect();
+        let slots = || vec![("n3".to_owned(), 2), ("n2".to_owned(), 1), ("n1".to_owned(), 4)];
+        let of = |ranks, oversubscribe| Request { slots: slots(), ranks, oversubscribe, ..request() };
+        let n = |name: &str, first, ranks| (name.to_owned(), first, ranks);
+        assert_eq!(planned(&of(None, false), &all), [n("n3", 0, 2), n("n2", 2, 1), n("n1", 3, 4)]);
+        assert_eq!(planned(&of(Some(3), false), &all), [n("n1", 0, 0), n("n3", 0, 2), n("n2", 2, 1)]);
+        assert_eq!(planned(&of(Some(11), true), &all), [n("n3", 0, 4), n("n2", 4, 2), n("n1", 6, 5)]);
+        let refused = |r: Request| plan(&r, &all, "n1").unwrap_err();
+        assert!(refused(of(Some(8), false)).contains("7 slots: --oversubscribe"));
+        assert!(refused(Request { nodes: Some(4), ..of(None, false) }).contains("the list has 3"));
+        let list = Request { slots: vec![("n9".into(), 1)], ..request() };
+        assert!(refused(list).contains("n9"));
+        let exclude = vec!["n1".into(), "n2".into(), "n3".into()];
+        assert!(refused(Request { exclude, ..of(Some(2), true) }).contains("one at least"));
+        assert!(refused(Request { slots: [slots(), slots()].concat(), ..request() }).contains("each once"));
+        let p = planned(&Request { exclude: vec!["n3".into()], per_node: Some(1), ..of(None, false) }, &all);
+        assert_eq!(p, [n("n2", 0, 1), n("n1", 1, 1)]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! told at barriers.
 
 use crate::message::Said;
+use crate::names::{Name, Named};
 use crate::order::Share;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +26,17 @@ pub enum Reply {
     Fence(Vec<Said>),
     /// A rank ends the job.
     Abort(u32, u8),
+    /// A rank wants something of the job's names.
+    Name(u32, Name),
+    /// Its user is to hear this.
+    Say(u32, &'static str),
+}
+
+/// Programs that a rank wants to be started, and which of them it speaks of.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spawning {
+    programs: u32,
+    at: u32,
 }
 
 /// See above.
@@ -38,6 +50,11 @@ pub struct Server {
     at_barrier: BTreeSet<u32>,
     /// Ranks that have begun, and not finished.
     inside: BTreeSet<u32>,
+    /// Ranks that are in the middle of saying what they want to be started, and those that were told why that is not done.
+    spawning: BTreeMap<u32, Spawning>,
+    told: BTreeSet<u32>,
+    /// What ranks have asked of the job's names, and what that is called.
+    asked: BTreeMap<u32, &'static str>,
 }
 
 /// Who is where, as MPICH wants to know: blocks of (first node, nodes, ranks of each).
@@ -80,6 +97,9 @@ impl Server {
             fresh: Vec::new(),
             at_barrier: BTreeSet::new(),
             inside: BTreeSet::new(),
+            spawning: BTreeMap::new(),
+            told: BTreeSet::new(),
+            asked: BTreeMap::new(),
         }
     }
 
@@ -92,10 +112,11 @@ impl Server {
     pub fn line(&mut self, rank: u32, line: &str) -> Vec<Reply> {
         let said = words(line);
         let to = |text: String| vec![Reply::Line(rank, text + "\n")];
-        let Some(command) = said.get("cmd") else {
-            let why = "cmd=spawn_result rc=-1 msg=this_process_manager_starts_no_more_ranks";
-            return if said.contains_key("mcmd") { to(why.into()) } else { Vec::new() };
-        };
+        // It goes on over many lines, and what is in them is no command of its own.
+        if self.spawning.contains_key(&rank) || said.contains_key("mcmd") {
+            return self.spawn(rank, line);
+        }
+        let Some(command) = said.get("cmd") else { return Vec::new() };
         match *command {
             "init" => {
                 self.inside.insert(rank);
@@ -128,12 +149,56 @@ impl Server {
                 self.inside.remove(&rank);
                 vec![Reply::Abort(rank, status as u8)]
             }
-            "publish_name" | "unpublish_name" | "lookup_name" => {
-                let what = command.split('_').next().unwrap_or_default();
-                to(format!("cmd={what}_result rc=-1 info=names_are_not_kept"))
-            }
+            "publish_name" | "unpublish_name" | "lookup_name" => self.name(rank, command, &said),
             other => to(format!("cmd={other} rc=-1 msg=unknown")),
         }
+    }
+
+    /// Ranks begin with their job: more of them are not started.
+    fn spawn(&mut self, rank: u32, line: &str) -> Vec<Reply> {
+        let spawning = self.spawning.entry(rank).or_default();
+        let (key, value) = line.trim_end_matches(['\n', '\r', '\0']).split_once('=').unwrap_or((line.trim_end(), ""));
+        match key {
+            "totspawns" => spawning.programs = value.parse().unwrap_or(1),
+            "spawnssofar" => spawning.at = value.parse().unwrap_or(1),
+            _ => {}
+        }
+        // Several have one answer.
+        if key != "endcmd" || spawning.at < spawning.programs {
+            return Vec::new();
+        }
+        self.spawning.remove(&rank);
+        let why = "MPI_Comm_spawn: a job's ranks begin with it, and no more are started: ask for all of them with -n";
+        let said = self.told.insert(rank).then_some(Reply::Say(rank, why));
+        let answer = "cmd=spawn_result rc=-1 msg=ranks_begin_with_their_job status=-1\n".into();
+        said.into_iter().chain([Reply::Line(rank, answer)]).collect()
+    }
+
+    /// The head keeps them, and answers.
+    fn name(&mut self, rank: u32, command: &str, said: &BTreeMap<&str, &str>) -> Vec<Reply> {
+        let word = |key: &str| said.get(key).map(|word| (*word).to_owned());
+        let (result, what) = match (command, word("service"), word("port")) {
+            ("publish_name", Some(name), Some(port)) => ("publish_result", Some(Name::Publish { name, port })),
+            ("publish_name", ..) => ("publish_result", None),
+            ("lookup_name", name, _) => ("lookup_result", name.map(Name::Lookup)),
+            (_, name, _) => ("unpublish_result", name.map(Name::Unpublish)),
+        };
+        match what {
+            // It waits for the answer: no second one is on its way.
+            Some(what) if self.asked.insert(rank, result).is_none() => vec![Reply::Name(rank, what)],
+            _ => vec![Reply::Line(rank, format!("cmd={result} info=notok rc=1 msg=no_such_question\n"))],
+        }
+    }
+
+    /// What has come of it.
+    pub fn named(&mut self, rank: u32, answer: Named) -> Vec<Reply> {
+        let Some(result) = self.asked.remove(&rank) else { return Vec::new() };
+        let line = match answer {
+            Ok(Some(port)) => format!("cmd={result} info=ok rc=0 msg=success port={port}\n"),
+            Ok(None) => format!("cmd={result} info=ok rc=0 msg=success\n"),
+            Err(why) => format!("cmd={result} info=notok rc=1 msg={why}\n"),
+        };
+        vec![Reply::Line(rank, line)]
     }
 
     fn put(&mut self, key: Option<&&str>, value: Option<&&str>) -> Result<(), &'static str> {
@@ -208,6 +273,48 @@ mod tests {
     }
 
     #[test]
+    fn names_are_asked_of_the_head_one_at_a_time() {
+        let nodes = nodes();
+        let mut server = Server::new(1, &nodes, &nodes[0]);
+        let text = |replies: Vec<Reply>| match &replies[..] {
+            [Reply::Line(4, text)] => text.clone(),
+            other => panic!("{other:?}"),
+        };
+        let publish = Name::Publish { name: "a".into(), port: "tag#0$description#n1$".into() };
+        let line = "cmd=publish_name service=a port=tag#0$description#n1$\n";
+        assert_eq!(server.line(4, line), [Reply::Name(4, publish)]);
+        assert!(text(server.line(4, line)).contains("rc=1"));
+        assert_eq!(text(server.named(4, Ok(None))), "cmd=publish_result info=ok rc=0 msg=success\n");
+        assert_eq!(server.named(4, Ok(None)), [], "nobody asked");
+        assert_eq!(server.line(4, "cmd=lookup_name service=a\n"), [Reply::Name(4, Name::Lookup("a".into()))]);
+        let found = server.named(4, Ok(Some("p$".into())));
+        assert_eq!(text(found), "cmd=lookup_result info=ok rc=0 msg=success port=p$\n");
+        server.line(4, "cmd=unpublish_name service=a\n");
+        let gone = server.named(4, Err("service_a_not_found".into()));
+        assert_eq!(text(gone), "cmd=unpublish_result info=notok rc=1 msg=service_a_not_found\n");
+        assert!(text(server.line(4, "cmd=lookup_name\n")).starts_with("cmd=lookup_result info=notok rc=1"));
+    }
+
+    #[test]
+    fn no_more_ranks_are_started_whatever_their_arguments_say() {
+        let nodes = nodes();
+        let mut server = Server::new(1, &nodes, &nodes[0]);
+        for (round, replies) in [(1, 2), (2, 1)] {
+            let first = ["mcmd=spawn", "nprocs=2", "totspawns=2", "spawnssofar=1", "execname=a", "endcmd"];
+            let second =
+                ["mcmd=spawn", "totspawns=2", "spawnssofar=2", "arg1=x cmd=abort exitcode=0", "cmd=barrier_in"];
+            for line in first.into_iter().chain(second) {
+                assert_eq!(server.line(4, &format!("{line}\n")), [], "round {round}");
+            }
+            let said = server.line(4, "endcmd\n");
+            let failed =
+                matches!(said.last(), Some(Reply::Line(4, text)) if text.starts_with("cmd=spawn_result rc=-1"));
+            assert!(failed && said.len() == replies, "{said:?}");
+        }
+        assert_eq!(server.line(4, "cmd=abort exitcode=2\n"), [Reply::Abort(4, 2)]);
+    }
+
+    #[test]
     fn who_is_where_is_told_in_blocks() {
         assert_eq!(mapping(&nodes()), "(vector,(0,3,2),(3,1,1))");
     }
@@ -218,8 +325,16 @@ mod tests {
             let nodes = nodes();
             let mut server = Server::new(1, &nodes, &nodes[0]);
             for (rank, line) in lines {
-                let commands =
-                    ["", "cmd=put ", "cmd=get key=", "cmd=barrier_in ", "mcmd=spawn ", "cmd=abort exitcode="];
+                let commands = [
+                    "",
+                    "cmd=put ",
+                    "cmd=get key=",
+                    "cmd=barrier_in ",
+                    "mcmd=spawn ",
+                    "endcmd",
+                    "cmd=publish_name service=",
+                    "cmd=abort exitcode=",
+                ];
                 for command in commands {
                     server.line(4 + rank % 2, &format!("{command}{line}"));
                 }

@@ -2,9 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Tasks that wait at a node for each that runs there: the next one is there when a slot is free.
-const AHEAD: u32 = 1;
-
 /// One task: the words of its command are somebody else's.
 pub type Number = u32;
 
@@ -35,6 +32,8 @@ pub struct Pool {
     /// How often each has failed.
     failed: BTreeMap<Number, u32>,
     retries: u32,
+    /// Tasks that wait at a node for each that runs there: the next one is there when a slot is free.
+    ahead: u32,
     next: Number,
     /// Where the last one went.
     turn: usize,
@@ -43,7 +42,17 @@ pub struct Pool {
 impl Pool {
     /// How often a task that fails is tried again.
     pub fn new(retries: u32) -> Pool {
-        Pool { sites: Vec::new(), queue: VecDeque::new(), failed: BTreeMap::new(), retries, next: 0, turn: 0 }
+        Pool { sites: Vec::new(), queue: VecDeque::new(), failed: BTreeMap::new(), retries, ahead: 1, next: 0, turn: 0 }
+    }
+
+    /// No task waits at a node: it begins when it is sent.
+    pub fn unhurried(self) -> Pool {
+        Pool { ahead: 0, ..self }
+    }
+
+    /// The task that is sent next.
+    pub fn next(&self) -> Option<Number> {
+        self.queue.front().copied()
     }
 
     /// Tasks may run at these places, in so many slots each.
@@ -61,7 +70,7 @@ impl Pool {
 
     /// The next task, and the place where it goes: the one with most room.
     pub fn place_next(&mut self) -> Option<(u32, Number)> {
-        let room = |s: &Site| i64::from(s.slots) * i64::from(1 + AHEAD) - s.here.len() as i64;
+        let room = |s: &Site| i64::from(s.slots) * i64::from(1 + self.ahead) - s.here.len() as i64;
         // Of equals each has its turn.
         let count = self.sites.len();
         let order = (1..=count).map(|i| (self.turn + i) % count.max(1));
@@ -147,6 +156,10 @@ mod tests {
         }
         assert_eq!(went, BTreeMap::from([(1, 2), (2, 6)]), "each slot has one, and one ahead");
         assert_eq!(pool.ended(1, 9999, true), Verdict::Unknown);
+        let mut pool = Pool::new(0).unhurried();
+        pool.open(&[(1, 1), (2, 3)]);
+        (0..20).for_each(|_| _ = pool.add());
+        assert_eq!((std::iter::from_fn(|| pool.place_next()).count(), pool.next()), (4, Some(4)));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::moves::{self, Refused, permitted};
 use crate::naming::meant;
 use crate::owner::{Caller, Facts};
 use crate::questions;
+use crate::queue::office;
 use crate::seats::Seats;
 use crate::sys::{self, user_name};
 use crate::views;
@@ -30,6 +31,8 @@ use tokio::net::UnixListener;
 
 /// Longest body of a request.
 const MAX_BODY: usize = 64 * 1024;
+/// Longest of a submission: a script and an environment, and what JSON makes of them.
+const MAX_SUBMISSION: usize = 64 << 20;
 /// Longest that `GET /v1/events` waits for one.
 const MAX_WAIT_S: u64 = 60;
 
@@ -68,6 +71,7 @@ pub async fn serve(node: Arc<Node>, listener: UnixListener) {
         .route("/v1/fabric/event/{name}", post(fabric::test))
         .route("/v1/fabric/transfer", post(fabric::transfer).layer(DefaultBodyLimit::max(most)))
         .route("/v1/jobs", get(head::list).post(head::begin))
+        .route("/v1/queue", post(office::ask).layer(DefaultBodyLimit::max(MAX_SUBMISSION)))
         .route("/v1/events", get(events))
         .route("/v1/move", post(mv))
         .route("/metrics", get(|State(node): State<Arc<Node>>| async move { metrics::text(&node) }))

@@ -117,7 +117,8 @@ impl Client {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ClientError::Silent { socket: self.socket.clone() },
             _ => ClientError::Broken(e.to_string()),
         })?;
-        let (status, body) = parse(&answer).ok_or_else(|| ClientError::Broken("not HTTP".into()))?;
+        let unfinished = || ClientError::Broken("it is not HTTP, or not all of it: did the node end?".into());
+        let (status, body) = parse(&answer).ok_or_else(unfinished)?;
         if status != 200 {
             let text = match serde_json::from_slice::<Refusal>(body) {
                 Ok(refusal) => refusal.error,
@@ -145,10 +146,27 @@ fn exchange(mut stream: UnixStream, method: &str, path: &str, body: &[u8]) -> io
     Ok(answer)
 }
 
-/// Status and body. The daemon sends a length and closes, so the body is the rest.
+/// Status and body. The daemon sends a length and closes, so the body is the rest; one that is shorter was cut off.
 fn parse(answer: &[u8]) -> Option<(u16, &[u8])> {
     let end = answer.windows(4).position(|w| w == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&answer[..end]).ok()?;
     let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
-    Some((status, &answer[end + 4..]))
+    let body = &answer[end + 4..];
+    let lengths = head.lines().filter_map(|line| line.split_once(':'));
+    let mut lengths = lengths.filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+    let whole = lengths.all(|(_, length)| length.trim().parse() == Ok(body.len()));
+    whole.then_some((status, body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    #[test]
+    fn an_answer_that_was_cut_off_is_none() {
+        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nbody";
+        assert_eq!(parse(answer), Some((200, &b"body"[..])));
+        (0..answer.len()).for_each(|cut| assert_eq!(parse(&answer[..cut]), None, "{cut}"));
+        assert_eq!(parse(b"HTTP/1.1 101 Switching Protocols\r\n\r\n"), Some((101, &b""[..])));
+    }
 }

@@ -2,8 +2,10 @@
 //! effect, limits included.
 
 mod check;
+mod queue;
 
 pub use check::doubts;
+pub use queue::Queue;
 
 use pando_migrate::control::Limits;
 use serde::{Deserialize, Serialize};
@@ -55,6 +57,8 @@ pub struct Config {
     pub fabric: Fabric,
     /// Parallel jobs.
     pub jobs: Jobs,
+    /// Batch jobs.
+    pub queue: Queue,
     /// For tests of the engine.
     pub test: Test,
 }
@@ -134,6 +138,9 @@ pub struct Connections {
     pub redial_ms: u64,
 }
 
+/// Administratively scoped (RFC 2365): it stays within a site, and with a TTL of 1 on the wire.
+const DEFAULT_GROUP: &str = "239.192.71.17:7118";
+
 /// `[fabric]`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -146,6 +153,10 @@ pub struct Fabric {
     pub regions_mb: u64,
     /// Milliseconds between two beats of the strobe in a fabric that this node founds; 0 for none.
     pub strobe_ms: u64,
+    /// Where large transfers are cast, `GROUP:PORT`; `off`: nowhere.
+    pub multicast: String,
+    /// Bytes of a datagram; 0: as many as fit into a packet.
+    pub datagram: u32,
 }
 
 /// `[jobs]`: parallel jobs that begin at other nodes.
@@ -162,7 +173,7 @@ pub struct Jobs {
     pub arity: u8,
     /// Milliseconds after which a node of which nothing is heard is lost, and the job with it.
     pub lost_after_ms: u64,
-    /// Megabytes of programs that came with jobs and are kept.
+    /// Megabytes of programs, libraries and other files that came with jobs and are kept.
     pub cache_mb: u64,
 }
 
@@ -231,6 +242,13 @@ pub struct Files {
     pub shared: Vec<String>,
 }
 
+impl Fabric {
+    /// Group and port of multicast; none: it is off, or is no group.
+    pub fn group(&self) -> Option<std::net::SocketAddrV4> {
+        self.multicast.parse().ok().filter(|at: &std::net::SocketAddrV4| at.ip().is_multicast() && at.port() > 0)
+    }
+}
+
 impl Files {
     /// Names and directories.
     pub fn shared_directories(&self) -> Vec<(String, String)> {
@@ -259,6 +277,8 @@ pub struct Test {
     pub whole_machine: bool,
     /// All processes that are known here stand still for moments, whatever memory there is.
     pub still: bool,
+    /// Of a thousand datagrams of multicast so many are taken for lost.
+    pub lose_permille: u32,
 }
 
 impl Default for Config {
@@ -275,6 +295,7 @@ impl Default for Config {
             moves: Moves::default(),
             fabric: Fabric::default(),
             jobs: Jobs::default(),
+            queue: Queue::default(),
             follow: Follow::default(),
             tokens: Tokens::default(),
             load: LoadSource::default(),
@@ -305,7 +326,8 @@ impl Default for Membership {
 
 impl Default for Fabric {
     fn default() -> Self {
-        Fabric { lost_after_ms: 5_000, arity: 4, regions_mb: 0, strobe_ms: 1000 }
+        let multicast = DEFAULT_GROUP.to_owned();
+        Fabric { lost_after_ms: 5_000, arity: 4, regions_mb: 0, strobe_ms: 1000, multicast, datagram: 0 }
     }
 }
 
@@ -467,12 +489,15 @@ mod tests {
         (whole.load.cpus, whole.load.speed) = (Some(2.0), Some(1.0));
         whole.metrics.listen = Some("x".into());
         whole.guests.max_load = Some(1.5);
+        whole.queue.node = Some("x".into());
         let keys = |all: &BTreeMap<String, String>| all.keys().cloned().collect::<Vec<_>>();
         assert_eq!(keys(&example), keys(&flat(&whole.to_toml())));
         let defaults = Config { name: known.name, advertise: known.advertise, ..Config::default() };
         let defaults =
             Config { engine_program: known.engine_program, load: known.load, metrics: known.metrics, ..defaults };
         let guests = Guests { max_load: known.guests.max_load, ..Guests::default() };
+        let queue = Queue { node: known.queue.node, ..Queue::default() };
+        let defaults = Config { queue, ..defaults };
         let defaults = Config { guests, ..defaults };
         assert_eq!(example, flat(&defaults.to_toml()));
     }
@@ -515,13 +540,21 @@ mod tests {
             ("[metrics]\nlisten = \"9117\"", ["[metrics] listen = \"9117\"", "ADDRESS:PORT"]),
             ("listen = \"7117\"", ["listen = \"7117\"", "ADDRESS:PORT"]),
             ("listen = \"0.0.0.0:99999\"", ["listen = \"0.0.0.0:99999\"", "ADDRESS:PORT"]),
+            ("[fabric]\nmulticast = \"10.0.0.1:7118\"", ["multicast = \"10.0.0.1:7118\"", "\"off\""]),
+            ("[fabric]\ndatagram = 70000", ["[fabric] datagram = 70000", "from 576 to 60000"]),
             ("advertise = \"203.0.113.7\"", ["advertise = \"203.0.113.7\"", "ADDRESS:PORT"]),
             ("advertise = \"203.0.113.7:0\"", ["advertise = \"203.0.113.7:0\"", "ADDRESS:PORT"]),
         ] {
             let said = says(text).unwrap_err();
             assert!(parts.iter().all(|p| said.contains(p)), "{text}: {said}");
         }
-        for good in ["", "[guests]\nmax = 0", "listen = \"[::1]:0\"", "advertise = \"host.example:7117\""] {
+        for good in [
+            "",
+            "[guests]\nmax = 0",
+            "[fabric]\nmulticast = \"off\"",
+            "listen = \"[::1]:0\"",
+            "advertise = \"host.example:7117\"",
+        ] {
             assert_eq!(says(good), Ok(()), "{good}");
         }
     }

@@ -21,7 +21,7 @@ use crate::processes::Table;
 use crate::questions::Questions;
 use crate::views::Event;
 use crate::writer::Writer;
-use crate::{api, door, fabric, jobs, joining, notify, presence, reports, speed, sys};
+use crate::{api, door, fabric, jobs, joining, notify, presence, queue, reports, speed, sys};
 use pando_balance::Vector;
 use pando_wire::Identity;
 use pando_wire::identity::IdentityError;
@@ -99,6 +99,7 @@ pub struct Node {
     pub(crate) links: Links,
     pub(crate) fabric: fabric::Part,
     pub(crate) jobs: jobs::Jobs,
+    pub(crate) queue: queue::office::Office,
     pub(crate) waiting: Waiting,
     pub(crate) client_tls: Arc<ClientConfig>,
     pub(crate) server_tls: Arc<ServerConfig>,
@@ -140,6 +141,7 @@ impl Node {
             writer,
             links: Links::default(),
             fabric: fabric::Part::default(),
+            queue: queue::office::Office::default(),
             waiting: Waiting::default(),
             client_tls: identity.client_config()?,
             server_tls: identity.server_config()?,
@@ -282,6 +284,7 @@ async fn live(place: Place, mut config: Config) -> Result<(), DaemonError> {
         let made = fs::DirBuilder::new().recursive(true).mode(0o755).create(dir);
         doing(format!("the directory {}", dir.display()), made)?;
     }
+    let batch_socket = bind(&queue::batch::socket(&node), 0o600)?;
     let api_socket = bind(&node.place.socket, mode)?;
     if let Some(addr) = &node.config.metrics.listen {
         let listener = TcpListener::bind(addr.as_str()).await;
@@ -289,6 +292,7 @@ async fn live(place: Place, mut config: Config) -> Result<(), DaemonError> {
         tokio::spawn(metrics::serve(node.clone(), listener));
     }
     tokio::spawn(reports::serve(node.clone(), engine_socket));
+    tokio::spawn(queue::batch::serve(node.clone(), batch_socket));
     tokio::spawn(door::serve(node.clone(), listener));
     tokio::spawn(peers::keep(node.clone()));
     tokio::spawn(fabric::keep(node.clone()));
@@ -299,6 +303,7 @@ async fn live(place: Place, mut config: Config) -> Result<(), DaemonError> {
     if node.config.test.still {
         tokio::spawn(balancing::brakes::exercise(node.clone()));
     }
+    queue::office::open(&node);
     tokio::spawn(api::serve(node.clone(), api_socket));
     let (name, addr) = (node.name(), node.cluster.me().addr);
     let (mode, cluster) = (node.place.mode.as_str(), &node.identity.cluster);
@@ -315,6 +320,7 @@ async fn live(place: Place, mut config: Config) -> Result<(), DaemonError> {
     tokio::task::block_in_place(|| node.writer.finish());
     let _ = fs::remove_file(&node.place.socket);
     let _ = fs::remove_file(node.engine_socket());
+    let _ = fs::remove_file(queue::batch::socket(&node));
     Ok(())
 }
 

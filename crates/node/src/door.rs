@@ -4,11 +4,12 @@
 use crate::admission;
 use crate::daemon::Node;
 use crate::jobs::member as jobs;
+use crate::queue::errand;
 use crate::views::Event;
 use crate::{fabric, guests, peers};
 use pando_wire::rustls::ServerConfig;
 use pando_wire::sniff::{MAX_CLIENT_HELLO, Sniffed, sniff};
-use pando_wire::{SNI_FABRIC, SNI_JOB, SNI_JOIN, SNI_MOVE, SNI_NODE, peer_name};
+use pando_wire::{SNI_FABRIC, SNI_JOB, SNI_JOIN, SNI_MOVE, SNI_NODE, SNI_QUEUE, peer_name};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -124,7 +125,7 @@ async fn receive(node: Arc<Node>, stream: TcpStream, from: SocketAddr, ticket: T
             guests::receive(node.clone(), stream, from).await;
             return;
         }
-        SNI_NODE | SNI_FABRIC | SNI_JOB => member(&node, stream, from, ticket, &purpose).await,
+        SNI_NODE | SNI_FABRIC | SNI_JOB | SNI_QUEUE => member(&node, stream, from, ticket, &purpose).await,
         SNI_JOIN => stranger(&node, stream, from).await,
         other => Err(io::Error::other(format!("it asks for `{}`", crate::owner::clean(other)))),
     };
@@ -172,6 +173,7 @@ async fn member(
     let ended = match purpose {
         SNI_FABRIC => fabric::accept(node, stream, &peer).await,
         SNI_JOB => jobs::accept(node, stream, &peer).await,
+        SNI_QUEUE => errand::accept(node, stream, &peer).await,
         _ => peers::attend(node, stream, &peer).await,
     };
     if let Err(e) = ended {

@@ -57,6 +57,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Frames<S> {
         }
     }
 
+    /// The stream.
+    pub fn stream(&self) -> &S {
+        &self.stream
+    }
+
     /// The stream, and what was read from it and not used.
     pub fn into_parts(self) -> (S, Vec<u8>) {
         (self.stream, self.buffer)

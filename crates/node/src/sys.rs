@@ -98,6 +98,12 @@ pub fn seconds_of(moment: Moment, utc: bool) -> Option<u64> {
     u64::try_from(seconds).ok().filter(|_| same)
 }
 
+/// How many seconds local time is ahead of UTC at a moment (seconds since 1970).
+pub fn zone_s(seconds: u64) -> i64 {
+    let local = seconds_of(local_time(seconds), true).unwrap_or(seconds);
+    local as i64 - seconds as i64
+}
+
 /// How many characters a line of standard output has room for: what COLUMNS says, or the terminal that it is.
 pub fn terminal_width() -> Option<usize> {
     let said = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());

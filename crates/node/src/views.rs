@@ -41,6 +41,38 @@ pub struct FabricStatus {
     pub waits: Option<String>,
     /// The manager's heartbeat, as it comes here.
     pub strobe: Strobe,
+    /// How large transfers come.
+    #[serde(default)]
+    pub multicast: Multicast,
+}
+
+/// Multicast of large transfers, as it is at a node. Counted since it is in the fabric.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Multicast {
+    /// Where; none: nothing is cast or heard here.
+    pub group: Option<String>,
+    /// Why not.
+    pub off: Option<String>,
+    /// Bytes that a datagram carries.
+    pub piece: u32,
+    /// Members besides this one, and how many of them hear it; known where the others' order comes from.
+    pub heard: Option<(usize, usize)>,
+    /// Who did not hear what this node has cast lately.
+    pub deaf: Vec<String>,
+    /// Bytes that this node has cast.
+    pub cast: u64,
+    /// Bytes that have come by datagrams, down the tree in their place, and down the tree with transfers that are not cast.
+    pub caught: u64,
+    /// See above.
+    pub mended: u64,
+    /// See above.
+    pub tree: u64,
+    /// Datagrams with what was here already.
+    pub useless: u64,
+    /// Datagrams that nobody here waits for: late, another cluster's, anybody's.
+    pub strange: u64,
+    /// Datagrams that say that they are of a cast that is under way, and are not sealed as its are.
+    pub forged: u64,
 }
 
 /// The strobe, as it comes to a node.
@@ -48,9 +80,15 @@ pub struct FabricStatus {
 pub struct Strobe {
     /// Microseconds between two beats; 0 for none.
     pub period_us: u64,
+    /// Micro-heartbeats between two of them.
+    #[serde(default)]
+    pub micro: u32,
     /// Beats that have come.
     pub beats: u64,
-    /// Those that came after more than one and a half periods.
+    /// Micro-heartbeats that have come.
+    #[serde(default)]
+    pub micro_beats: u64,
+    /// Those that came after more than one and a half times what is to be between two.
     pub late: u64,
     /// Those that never came.
     pub lost: u64,
@@ -69,6 +107,9 @@ pub struct Strobe {
 pub struct StrobeRequest {
     /// A new period for all.
     pub period_us: Option<u64>,
+    /// So many micro-heartbeats between two beats of it.
+    #[serde(default)]
+    pub micro: Option<u32>,
     /// This event is to happen everywhere with one of the next beats.
     pub event: Option<String>,
 }
@@ -171,6 +212,9 @@ pub struct Node {
 pub struct Job {
     /// Its number, which its head has given it.
     pub job: u64,
+    /// What its user calls it; empty for other users.
+    #[serde(default)]
+    pub name: String,
     /// The node at which it was started.
     pub head: String,
     /// Whose it is.

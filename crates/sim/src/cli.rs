@@ -34,6 +34,8 @@ enum What {
     Burst(Burst),
     /// A parallel job begins and ends on many nodes; then again and again with a node that dies at some moment.
     Launch(Launch),
+    /// Months of batch jobs through the daemon's own queue: FCFS, EASY and conservative backfill on the same work.
+    Jobs(crate::jobs::Jobs),
 }
 
 #[derive(Args)]
@@ -147,6 +149,7 @@ pub fn main() -> ExitCode {
         What::Age(how) => age(&how, sim.json),
         What::Burst(how) => with(&how.set, |settings| burst(&how, settings, sim.json)),
         What::Launch(how) => launch(&how, sim.json),
+        What::Jobs(how) => crate::jobs::main(&how, sim.json),
     }
 }
 

@@ -92,16 +92,20 @@ fn order(nodes: u32, arity: u8) -> Order {
     let share = |place: u32| Share { node: format!("n{place}"), first: place, ranks: 1 };
     Order {
         job: 1,
+        name: "true".into(),
         user: "user".into(),
         nodes: (0..nodes).map(share).collect(),
         arity,
         task: Task { words: vec![b"true".to_vec().into()], ..Task::default() },
         cpus: None,
         stdin: Stdin::None,
+        terminal: None,
         window: 1 << 16,
         hold: false,
         pool: false,
-        program: None,
+        task_ms: None,
+        files: Vec::new(),
+        needs: Vec::new(),
         manager: Manager::Pmi1,
     }
 }

@@ -12,6 +12,7 @@
 //! cargo run --release -p sim -- balance               # the papers' experiments and the best possible
 //! cargo run --release -p sim -- burst                 # 1,024 processes begin on one node
 //! cargo run --release -p sim -- launch                # a parallel job on up to 16,384 nodes, and nodes that die
+//! cargo run --release -p sim -- jobs                  # months of batch jobs: FCFS, EASY and conservative backfill
 //! ```
 //!
 //! One thread, one queue of events, all chance from the seed: a seed is a history, and one that fails is printed with the command that
@@ -27,7 +28,8 @@
 //! | `running` | processes begin and end, loads are counted, the balancer looks |
 //! | `faults` | what can go wrong, by name; when all must be right again |
 //! | `world` | all of it together |
-//! | `check`, `age`, `balance`, `burst`, `launch` | the commands |
+//! | `check`, `age`, `balance`, `burst`, `launch`, `jobs` | the commands |
+//! | `lublin`, `swf` | work for the queue of batch jobs: a model, and recorded logs |
 //! | `experiment` | the papers' experiments, which `pando bench balance` plays on real nodes |
 //! | `ideal` | the best possible, computed |
 //!
@@ -44,13 +46,16 @@ pub mod cli;
 pub mod experiment;
 mod faults;
 pub mod ideal;
+mod jobs;
 mod launch;
+mod lublin;
 mod machine;
 mod moves;
 mod network;
 mod node;
 mod queue;
 mod running;
+mod swf;
 pub mod table;
 mod told;
 mod world;

@@ -109,6 +109,20 @@ pub struct Fabric {
     pub members: Vec<String>,
     /// The heartbeat, as it comes there.
     pub strobe: Strobe,
+    /// By which way bytes have come.
+    pub multicast: Multicast,
+}
+
+/// Of multicast at one node.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Multicast {
+    /// Members besides the one that orders, and how many of them hear it; that one knows.
+    pub heard: Option<(usize, usize)>,
+    /// Bytes that came by datagrams.
+    pub caught: u64,
+    /// And in their place down the tree.
+    pub mended: u64,
 }
 
 /// The strobe at one node, since it has had its period.
@@ -147,9 +161,9 @@ pub fn compare_and_write(socket: &Path, name: &str, value: i64, new: i64) -> Res
     }
 }
 
-/// Brings bytes to a region of all nodes.
-pub fn transfer(socket: &Path, region: &str, bytes: &[u8]) -> Result<()> {
-    let path = format!("/v1/fabric/transfer?region={region}");
+/// Brings bytes to a region of all nodes; down the tree, or by multicast where that is heard.
+pub fn transfer(socket: &Path, region: &str, bytes: &[u8], tree: bool) -> Result<()> {
+    let path = format!("/v1/fabric/transfer?region={region}&tree={tree}");
     exchange(socket, "POST", &path, bytes, Duration::from_secs(300)).map(drop)
 }
 

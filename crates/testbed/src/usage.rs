@@ -38,8 +38,8 @@ SIZE is that of the file that is read (1G). balance has the nodes of a testbed (
 the best possible and the simulator: 1 identical processes and other users, 2 random execution times, 3 memory,
 4 unequal speeds, joins, leaves and a drain; rest is what daemons cost when nothing is to do, in clusters of up to 64.
 Work is sized so that the best possible takes S seconds (60; short: 20; of memory half as many again); KEY is one of
-[balance] in the configuration. launch starts jobs by turns with other launchers that are installed (MPICH's Hydra), on
-the nodes of one testbed.
+[balance] in the configuration. launch starts jobs by turns with other launchers that are installed (MPICH's Hydra, and
+Slurm, whose daemons it starts and ends), on the nodes of one testbed.
 Example: pando bench files --file 256M; pando bench balance --experiment 2 --short";
 
 /// What there is to say of `command`.

@@ -5,6 +5,7 @@
 //! whatever breaks a limit.
 #![warn(missing_docs)]
 
+pub mod datagram;
 pub mod frame;
 pub mod identity;
 pub mod join;
@@ -26,6 +27,8 @@ pub const SNI_NODE: &str = "node.pando";
 pub const SNI_FABRIC: &str = "fabric.pando";
 /// SNI of a link of a parallel job (crates/launch) between two daemons.
 pub const SNI_JOB: &str = "job.pando";
+/// SNI of an errand of a queue of batch jobs (crates/queue) between two daemons.
+pub const SNI_QUEUE: &str = "queue.pando";
 /// SNI of the data connection of a moving process. The daemon hands it to a helper before TLS begins.
 pub const SNI_MOVE: &str = "move.pando";
 /// SNI of a machine that is not a member yet and brings a token.

@@ -143,6 +143,8 @@ pub enum Question {
     TakeIn(u64),
     /// This event is to happen at all members of the fabric with one of the next beats.
     Post(String),
+    /// Do you keep the queue of batch jobs?
+    Queue,
 }
 
 /// Every frame after the hellos.
@@ -221,7 +223,8 @@ impl Message {
                 within("bytes of a member's name", home.len(), crate::name::MAX_NAME)
             }
             Message::Ask {
-                question: Question::Drain { .. } | Question::Decisions | Question::Fabric | Question::TakeIn(_),
+                question:
+                    Question::Drain { .. } | Question::Decisions | Question::Fabric | Question::TakeIn(_) | Question::Queue,
                 ..
             } => Ok(()),
             Message::Ask { question: Question::Post(event), .. } => within("bytes of an event", event.len(), MAX_TEXT),

@@ -13,6 +13,8 @@ const IN_MEMORY: usize = 4 << 20;
 pub struct Held {
     pieces: Vec<(Stream, Vec<u8>)>,
     bytes: usize,
+    /// Bytes in all.
+    pub total: u64,
     file: Option<BufWriter<File>>,
 }
 
@@ -20,6 +22,7 @@ impl Held {
     /// More of it.
     pub fn add(&mut self, stream: Stream, bytes: Vec<u8>) -> io::Result<()> {
         self.bytes += bytes.len();
+        self.total += bytes.len() as u64;
         match self.pieces.last_mut() {
             Some((last, text)) if *last == stream => text.extend(bytes),
             _ => self.pieces.push((stream, bytes)),

@@ -1,23 +1,25 @@
 //! `pando map`: one short task for each line of input, over the slots of many nodes, as xargs(1) has them on one.
 
 use super::held::Held;
+use super::joblog::{self, Joblog, Resume};
 use super::output::end_by;
 use super::progress::Progress;
-use super::{Line, NOT_STARTED, bytes_of, open, program, task_of};
-use crate::args::MapOptions;
+use super::template::{self, Template};
+use super::{Line, NOT_STARTED, environment::environment, open, plain_name, program, task_of};
+use crate::args::{MapOptions, names};
 use pando_kernel::signal;
 use pando_launch::{Ask, Ending, Frames, Mpi, Pool, Request, Share, Stdin, Stream, Tell, Verdict};
 use pando_node::client::Client;
-use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// As xargs(1) has it: some task has failed.
 const SOME_FAILED: i32 = 123;
@@ -28,6 +30,8 @@ const LONGEST_LINE: usize = (128 << 10) - 1;
 /// Failures that are told one by one.
 const TOLD: u32 = 10;
 const DRAW: Duration = Duration::from_millis(200);
+/// Bytes that wait for their turn (--keep-order): while there are more no task begins but the one that is waited for.
+const MOST_WAITING: u64 = 256 << 20;
 
 /// What happens.
 enum Event {
@@ -55,31 +59,18 @@ pub fn run(client: &Client, options: &MapOptions) -> i32 {
 }
 
 fn begin(client: &Client, options: &MapOptions) -> Result<Map, String> {
-    if options.command[0].as_bytes().windows(2).any(|w| w == b"{}") {
-        return Err("the program itself can't be `{}`: write `sh -c '{}'`".into());
+    let (command, given) = template::split(&options.command)?;
+    let template = Template::new(command)?;
+    if given.is_some() && options.arg_file.is_some() {
+        return Err("lines come from --arg-file or from behind `:::`, not from both".into());
     }
     let input: Box<dyn Read + Send> = match &options.arg_file {
         Some(file) => Box::new(File::open(file).map_err(|e| format!("{}: {e}", file.display()))?),
         None => Box::new(io::stdin()),
     };
-    let task = task_of(&options.command, options.chdir.as_deref())?;
-    let directory = std::path::Path::new(OsStr::from_bytes(&task.directory)).to_owned();
-    let source = program::Source::find(&options.command[0], &directory, options.bcast)?;
-    let request = Request {
-        ranks: None,
-        nodes: options.node_count,
-        per_node: options.jobs,
-        cpus: options.cpus,
-        among: options.nodelist.clone().unwrap_or_default(),
-        task,
-        stdin: Stdin::None,
-        kill_on_bad: false,
-        grace_ms: 0,
-        hold: false,
-        pool: true,
-        mpi: Mpi::None,
-        program: source.as_ref().map(|s| s.program.clone()),
-    };
+    let (request, sources) = request(options, command)?;
+    let opened = options.joblog.as_deref().map(|path| Joblog::open(path, resume(options))).transpose()?;
+    let (joblog, skip) = opened.map_or_else(Default::default, |(log, skip)| (Some(log), skip));
     let interrupts: Vec<i32> =
         [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter().filter(|s| !signal::is_ignored(*s)).collect();
     signal::block(&interrupts);
@@ -96,14 +87,30 @@ fn begin(client: &Client, options: &MapOptions) -> Result<Map, String> {
         }
     });
     let zero = options.null;
-    std::thread::spawn(move || read(input, zero, &gives, &reads));
+    std::thread::spawn(move || match given {
+        Some(words) => {
+            let gave = |word| gives.send(word).is_ok() && reads.send(Event::Line).is_ok();
+            _ = words.into_iter().all(gave) && reads.send(Event::NoMoreLines).is_ok();
+        }
+        None => read(input, zero, &gives, &reads),
+    });
+    let pool = Pool::new(options.retries);
     Ok(Map {
         line,
         events,
         lines: takes,
-        source,
-        words: options.command.clone(),
-        pool: Pool::new(options.retries),
+        sources,
+        template,
+        pool: if options.delay.is_some() { pool.unhurried() } else { pool },
+        delay: options.delay.unwrap_or_default(),
+        given: None,
+        number: 0,
+        skip,
+        joblog,
+        keep_order: options.keep_order,
+        turn: 0,
+        ready_to_show: BTreeMap::new(),
+        waits: 0,
         nodes: Vec::new(),
         lost: BTreeSet::new(),
         tasks: BTreeMap::new(),
@@ -116,6 +123,45 @@ fn begin(client: &Client, options: &MapOptions) -> Result<Map, String> {
         output: BTreeMap::new(),
         progress: Progress::new(options.progress || io::stderr().is_terminal()),
     })
+}
+
+fn resume(options: &MapOptions) -> Resume {
+    match (options.resume, options.resume_failed) {
+        (_, true) => Resume::Well,
+        (true, false) => Resume::All,
+        (false, false) => Resume::No,
+    }
+}
+
+/// Slots for tasks.
+fn request(options: &MapOptions, command: &[OsString]) -> Result<(Request, program::Sources), String> {
+    let variables = environment(std::env::vars_os().collect(), None, &[])?;
+    let task = task_of(command, options.chdir.as_deref(), variables)?;
+    let directory = Path::new(OsStr::from_bytes(&task.directory)).to_owned();
+    let sources = program::Sources::find(&command[0], &directory, options.bcast.unwrap_or_default(), &options.with)?;
+    let request = Request {
+        ranks: None,
+        nodes: options.node_count,
+        per_node: options.jobs,
+        cpus: options.cpus,
+        among: names(options.nodelist.as_ref()),
+        exclude: names(options.exclude.as_ref()),
+        slots: Vec::new(),
+        oversubscribe: false,
+        name: plain_name(Path::new(&command[0]).file_name().unwrap_or_default()),
+        time_ms: options.timeout.map(|time| (time.as_millis() as u64).max(1)),
+        task,
+        stdin: Stdin::None,
+        terminal: None,
+        kill_on_bad: false,
+        grace_ms: 0,
+        hold: false,
+        pool: true,
+        mpi: Mpi::None,
+        files: sources.files(),
+        needs: sources.needs.clone(),
+    };
+    Ok((request, sources))
 }
 
 fn hear(mut stream: UnixStream, tell: &Sender<Event>) {
@@ -181,15 +227,31 @@ struct Map {
     line: Line,
     events: Receiver<Event>,
     lines: Receiver<OsString>,
-    source: Option<program::Source>,
-    words: Vec<OsString>,
+    sources: program::Sources,
+    template: Template,
     pool: Pool,
+    /// So long between two tasks; and when the last one was sent.
+    delay: Duration,
+    /// See there.
+    given: Option<Instant>,
+    /// Lines that have been taken.
+    number: u64,
+    /// Those that an earlier run has done.
+    skip: BTreeSet<u64>,
+    joblog: Option<Joblog>,
+    keep_order: bool,
+    /// The task whose output is shown next, those that wait for it, and bytes that they wrote.
+    turn: u32,
+    /// See there.
+    ready_to_show: BTreeMap<u32, Finished>,
+    /// See there.
+    waits: u64,
     /// Empty until it is known where tasks may run.
     nodes: Vec<Share>,
     /// Places that count no more.
     lost: BTreeSet<u32>,
-    /// Lines of tasks that have not ended.
-    tasks: BTreeMap<u32, OsString>,
+    /// Lines of tasks that have not ended, and their numbers.
+    tasks: BTreeMap<u32, (u64, OsString)>,
     fail_fast: bool,
     no_more: bool,
     /// None begin any more.
@@ -203,10 +265,19 @@ struct Map {
     progress: Progress,
 }
 
+/// A task that has ended for good.
+struct Finished {
+    number: u64,
+    line: OsString,
+    place: u32,
+    how: Ending,
+    ran: Duration,
+}
+
 impl Map {
     fn follow(&mut self) -> i32 {
         loop {
-            let event = match self.events.recv_timeout(DRAW) {
+            let event = match self.events.recv_timeout(self.patience()) {
                 Ok(event) => Some(event),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return self.status,
@@ -229,7 +300,13 @@ impl Map {
     }
 
     fn end(&mut self) -> i32 {
-        let left: Vec<u32> = self.output.keys().copied().collect();
+        for (task, finished) in std::mem::take(&mut self.ready_to_show) {
+            if !self.put_out(task, &finished) {
+                break;
+            }
+        }
+        // What has no line in the log is run again by --resume, and shown then.
+        let left: Vec<u32> = self.output.keys().copied().filter(|_| self.joblog.is_none()).collect();
         left.into_iter().for_each(|task| self.show(task));
         self.progress.finish();
         let lost = self.tasks.len();
@@ -253,11 +330,14 @@ impl Map {
         if self.nodes.is_empty() {
             return;
         }
-        let pool = &mut self.pool;
-        while let Some((place, task)) = pool.place_next() {
-            let Some(line) = self.tasks.get(&task) else { continue };
-            self.line.ask(&Ask::Task { place, task, words: words(&self.words, line) });
+        while self.may_give()
+            && let Some((place, task)) = self.pool.place_next()
+        {
+            let Some((number, line)) = self.tasks.get(&task) else { continue };
+            self.line.ask(&Ask::Task { place, task, words: self.template.fill(line, *number) });
+            self.given = Some(Instant::now());
         }
+        let pool = &mut self.pool;
         if pool.places() == 0 && (pool.waiting() > 0 || !self.no_more) {
             self.progress.say("no node is left for the tasks");
             self.status = 1;
@@ -268,6 +348,17 @@ impl Map {
             self.said_no_more = true;
             self.line.ask(&Ask::NoMore);
         }
+    }
+
+    /// How long nothing has to be done.
+    fn patience(&self) -> Duration {
+        let left = self.given.map(|when| self.delay.saturating_sub(when.elapsed()));
+        left.filter(|left| !left.is_zero()).map_or(DRAW, |left| left.min(DRAW))
+    }
+
+    fn may_give(&self) -> bool {
+        let in_time = self.given.is_none_or(|when| when.elapsed() >= self.delay);
+        in_time && (self.waits < MOST_WAITING || self.pool.next() == Some(self.turn))
     }
 
     /// True at the end.
@@ -301,8 +392,12 @@ impl Map {
     }
 
     fn add(&mut self, line: OsString) {
+        self.number += 1;
+        if self.skip.remove(&self.number) {
+            return;
+        }
         let task = self.pool.add();
-        self.tasks.insert(task, line);
+        self.tasks.insert(task, (self.number, line));
         self.progress.total += 1;
     }
 
@@ -330,10 +425,12 @@ impl Map {
                     self.show(rank);
                 }
             }
-            Tell::Done { place, task, how } => self.ended(place, task, how),
+            Tell::Done { place, task, how, ran_ms } => {
+                return self.ended(place, task, how, Duration::from_millis(ran_ms));
+            }
             Tell::Without { place, why } => self.without(place, &why),
-            Tell::Want(upto) => {
-                if let Some(Err(why)) = self.source.as_mut().map(|source| source.send(upto, &self.line)) {
+            Tell::Want { file, upto } => {
+                if let Err(why) = self.sources.send(file, upto, &self.line) {
                     self.progress.say(&why);
                     self.status = NOT_STARTED;
                     self.line.ask(&Ask::Kill);
@@ -345,32 +442,94 @@ impl Map {
         false
     }
 
-    fn ended(&mut self, place: u32, task: u32, how: Ending) {
-        self.show(task);
-        match self.pool.ended(place, task, how == Ending::Exit(0)) {
-            Verdict::Done => {
+    /// True at the end.
+    fn ended(&mut self, place: u32, task: u32, how: Ending, ran: Duration) -> bool {
+        let verdict = self.pool.ended(place, task, how == Ending::Exit(0));
+        match verdict {
+            Verdict::Done | Verdict::Failed => {
                 self.progress.done += 1;
-                self.tasks.remove(&task);
+                let (number, line) = self.tasks.remove(&task).unwrap_or_default();
+                let finished = Finished { number, line, place, how, ran };
+                if !self.finished(task, finished, verdict == Verdict::Failed) {
+                    return true;
+                }
             }
-            Verdict::Again => self.progress.again += 1,
-            Verdict::Failed => {
-                self.progress.done += 1;
-                self.progress.failed += 1;
-                self.status = if self.status == 0 { SOME_FAILED } else { self.status };
-                let line = self.tasks.remove(&task).unwrap_or_default();
-                if self.progress.failed <= TOLD {
-                    let node = self.nodes.get(place as usize).map_or("", |n| n.node.as_str());
-                    let command = self.shown(&line);
-                    self.progress.say(&format!("{command} at {node} {how}"));
-                }
-                if self.progress.failed == TOLD + 1 {
-                    self.progress.say("more have failed; they are counted");
-                }
-                if self.fail_fast {
-                    self.stop();
+            Verdict::Again => {
+                self.progress.again += 1;
+                // With a log, or in its turn, all that it wrote comes when it has ended for good.
+                if self.joblog.is_none() && !self.keep_order {
+                    self.show(task);
                 }
             }
             Verdict::Unknown => {}
+        }
+        false
+    }
+
+    /// False when no more can be logged.
+    fn finished(&mut self, task: u32, finished: Finished, failed: bool) -> bool {
+        let told = failed.then(|| {
+            let node = self.node(finished.place);
+            let command: String = self.template.shown(&finished.line, finished.number).chars().take(120).collect();
+            format!("{command} at {node} {}", finished.how)
+        });
+        let shown = match self.keep_order {
+            true => self.in_turn(task, finished),
+            false => self.put_out(task, &finished),
+        };
+        if let Some(text) = told.filter(|_| shown) {
+            self.failed(&text);
+        }
+        shown
+    }
+
+    fn in_turn(&mut self, task: u32, finished: Finished) -> bool {
+        self.waits += self.output.get(&task).map_or(0, |held| held.total);
+        self.ready_to_show.insert(task, finished);
+        while let Some(finished) = self.ready_to_show.remove(&self.turn) {
+            self.waits = self.waits.saturating_sub(self.output.get(&self.turn).map_or(0, |held| held.total));
+            if !self.put_out(self.turn, &finished) {
+                return false;
+            }
+            self.turn += 1;
+        }
+        true
+    }
+
+    /// Into the log first: what was shown is never run again. False when that can't be.
+    fn put_out(&mut self, task: u32, finished: &Finished) -> bool {
+        let (number, how, took) = (finished.number, finished.how, finished.ran);
+        let (node, command) = (self.node(finished.place), self.template.shown(&finished.line, number));
+        let wrote = self.output.get(&task).map_or(0, |held| held.total);
+        if let Some(log) = &mut self.joblog
+            && let Err(why) = log.add(&joblog::Line { number, node: &node, took, wrote, how, command: &command })
+        {
+            self.progress.say(&format!("{why}; all tasks are ended"));
+            self.status = 1;
+            self.line.ask(&Ask::Kill);
+            self.tasks.clear();
+            self.ready_to_show.clear();
+            return false;
+        }
+        self.show(task);
+        true
+    }
+
+    fn node(&self, place: u32) -> String {
+        self.nodes.get(place as usize).map_or_else(String::new, |n| n.node.clone())
+    }
+
+    fn failed(&mut self, text: &str) {
+        self.progress.failed += 1;
+        self.status = if self.status == 0 { SOME_FAILED } else { self.status };
+        if self.progress.failed <= TOLD {
+            self.progress.say(text);
+        }
+        if self.progress.failed == TOLD + 1 {
+            self.progress.say("more have failed; they are counted");
+        }
+        if self.fail_fast {
+            self.stop();
         }
     }
 
@@ -392,12 +551,6 @@ impl Map {
         self.progress.say(&format!("node {node} was lost ({why}); {count} tasks run elsewhere, maybe again"));
     }
 
-    fn shown(&self, line: &OsStr) -> String {
-        let all = words(&self.words, line);
-        let text = all.iter().map(|w| String::from_utf8_lossy(w)).collect::<Vec<_>>().join(" ");
-        text.chars().map(|c| if c.is_control() { '?' } else { c }).take(120).collect()
-    }
-
     /// What a task has written.
     fn show(&mut self, task: u32) {
         let Some(held) = self.output.remove(&task) else { return };
@@ -414,43 +567,5 @@ impl Map {
         if let Err(e) = shown {
             end_by(&e);
         }
-    }
-}
-
-/// The command with the line in the place of each `{}`, or at its end.
-fn words(command: &[OsString], line: &OsStr) -> Vec<ByteBuf> {
-    let mut found = false;
-    let mut all: Vec<ByteBuf> = Vec::with_capacity(command.len() + 1);
-    for word in command {
-        let (mut filled, mut rest) = (Vec::new(), word.as_bytes());
-        while let Some(at) = rest.windows(2).position(|w| w == b"{}") {
-            found = true;
-            filled.extend_from_slice(&rest[..at]);
-            filled.extend_from_slice(line.as_bytes());
-            rest = &rest[at + 2..];
-        }
-        filled.extend_from_slice(rest);
-        all.push(ByteBuf::from(filled));
-    }
-    if !found {
-        all.push(bytes_of(line));
-    }
-    all
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_takes_the_place_of_braces_or_the_end() {
-        let filled = |command: &str, line: &str| {
-            let command: Vec<OsString> = command.split(' ').map(OsString::from).collect();
-            let all = words(&command, OsStr::new(line));
-            all.iter().map(|w| String::from_utf8(w.to_vec()).unwrap()).collect::<Vec<_>>().join("|")
-        };
-        assert_eq!(filled("cc -c {} -o {}.o", "a b"), "cc|-c|a b|-o|a b.o");
-        assert_eq!(filled("echo x", "7"), "echo|x|7");
-        assert_eq!(filled("echo {}{}", "{}"), "echo|{}{}");
     }
 }

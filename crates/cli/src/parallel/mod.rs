@@ -1,22 +1,30 @@
 //! `pando run -n`: a parallel job. Its head is the daemon here, to which we speak for as long as it runs; we show what ranks write, give them
 //! what we read, pass signals on, and end as they ended.
 
+pub mod environment;
 mod held;
+mod hostfile;
 mod input;
+mod joblog;
+mod libraries;
 pub mod map;
 mod output;
 mod program;
 mod progress;
 mod signals;
+mod template;
+mod terminal;
 
-use crate::args::RunOptions;
+use crate::args::{RunOptions, names};
+use environment::environment;
+pub use hostfile::list as slots;
 use input::Input;
 use output::Printer;
 use pando_kernel::rank;
-use pando_launch::{Ask, Ending, Frames, Request, Share, Stdin, Task, Tell, encode};
+use pando_launch::{Ask, Ending, Environment, Frames, LONGEST_JOB_NAME, Request, Share, Stdin, Task, Tell, encode};
 use pando_node::client::{Client, ClientError};
 use pando_node::sys;
-use program::Source;
+use program::Sources;
 use serde_bytes::ByteBuf;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
@@ -27,11 +35,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Nothing was started, and that is our doing (as env(1) and timeout(1) have it).
-const NOT_STARTED: i32 = 125;
+pub const NOT_STARTED: i32 = 125;
 /// As shells have it.
 const NOT_FOUND: i32 = 127;
 /// Ranks that end badly are told of one by one up to so many.
 const TOLD: usize = 8;
+/// It has run for as long as it may: as timeout(1) has it.
+const TIMED_OUT: i32 = 124;
+/// Seconds between asking ranks to end and ending them, if the user says nothing.
+const GRACE_S: u64 = 2;
 /// A node was lost: as if its ranks had been killed.
 const LOST: i32 = 128 + libc::SIGKILL;
 /// What is no whole line is shown when nothing has come for so long.
@@ -47,12 +59,6 @@ impl Line {
         let Ok(bytes) = encode(ask) else { return false };
         self.0.lock().unwrap_or_else(PoisonError::into_inner).write_all(&bytes).is_ok()
     }
-}
-
-/// Is this a parallel job, and not one program?
-pub fn is_wanted(options: &RunOptions) -> bool {
-    let p = &options.parallel;
-    p.ranks.is_some() || p.node_count.is_some() || p.per_node.is_some() || p.nodelist.is_some() || p.cpus.is_some()
 }
 
 /// What looks like an option and is none was taken for the program. The status then.
@@ -77,7 +83,7 @@ pub fn run(client: &Client, options: &RunOptions) -> i32 {
         eprintln!("pando: {why}; nothing was started");
         NOT_STARTED
     };
-    let (request, source) = match request(options) {
+    let (request, sources) = match request(options) {
         Ok(made) => made,
         Err(why) => return fail(&why),
     };
@@ -86,7 +92,7 @@ pub fn run(client: &Client, options: &RunOptions) -> i32 {
         Err(why) => return fail(&why),
     };
     // Before there is another thread.
-    let signals = signals::hold();
+    let signals = signals::hold(request.terminal.is_some());
     let stream = match open(client, &request) {
         Ok(stream) => stream,
         Err(e) => return fail(&e.to_string()),
@@ -95,17 +101,23 @@ pub fn run(client: &Client, options: &RunOptions) -> i32 {
     let line = Line(Arc::new(Mutex::new(writer)));
     signals::pass_on(signals, request.hold, line.clone());
     let input = (request.stdin != Stdin::None).then(|| Input::start(line.clone()));
-    let (nodes, hold) = (Vec::new(), request.hold);
-    let mut job = Job { printer, input, line, source, nodes, begun: false, hold, ended: Ended::default() };
+    let (nodes, hold, has_terminal) = (Vec::new(), request.hold, request.terminal.is_some());
+    let mut job =
+        Job { printer, input, line, sources, nodes, begun: false, hold, has_terminal, ended: Ended::default() };
     let status = match job.follow(stream) {
-        Ok(()) => job.ended.status(),
+        Ok(()) => {
+            terminal::leave();
+            job.ended.status()
+        }
         Err(e) => {
+            terminal::leave();
             job.printer.finish();
             eprintln!("pando: the node here broke off ({e}): the job ends; see its log, node.log");
             1
         }
     };
-    if let Some(number) = job.ended.by_signal.filter(|_| job.size() == 1) {
+    let by_itself = job.ended.fatal != Some(TIMED_OUT);
+    if let Some(number) = job.ended.by_signal.filter(|_| job.size() == 1 && by_itself) {
         sys::die_of(number);
     }
     status
@@ -119,34 +131,78 @@ fn open(client: &Client, request: &Request) -> Result<UnixStream, ClientError> {
     Ok(stream)
 }
 
+/// The nodes that were named; in a batch job its own, as many as there may be ranks, and no others.
+fn among(options: &crate::args::ParallelOptions, slots: &[(String, u32)]) -> Result<Vec<String>, String> {
+    let named = names(options.nodelist.as_ref());
+    let batch = std::env::var("PANDO_BATCH_NODES").unwrap_or_default();
+    let own: Vec<&str> = batch.split(',').filter(|n| !n.is_empty()).collect();
+    if own.is_empty() {
+        return Ok(named);
+    }
+    let wanted = named.iter().chain(slots.iter().map(|(node, _)| node));
+    if let Some(stranger) = wanted.into_iter().find(|n| !own.contains(&n.as_str())) {
+        return Err(format!("node {stranger} is none of this batch job's, which has {batch}"));
+    }
+    if !named.is_empty() || !slots.is_empty() {
+        return Ok(named);
+    }
+    let most = options.node_count.or(options.ranks).unwrap_or(1) as usize;
+    Ok(own.into_iter().take(most).map(str::to_owned).collect())
+}
+
 /// What the user has said, and what a shell would hand on.
-fn request(options: &RunOptions) -> Result<(Request, Option<Source>), String> {
+fn request(options: &RunOptions) -> Result<(Request, Sources), String> {
     let p = &options.parallel;
-    let task = task_of(&options.command, p.chdir.as_deref())?;
+    let more = p.env.as_deref().unwrap_or_default();
+    let environment = environment(std::env::vars_os().collect(), p.export.as_deref(), more)?;
+    let terminal = p.pty.then(terminal::size).transpose()?;
+    let environment = if p.pty { terminal::with_kind(environment) } else { environment };
+    let task = task_of(&options.command, p.chdir.as_deref(), environment)?;
+    let stdin = p.input.unwrap_or(Stdin::Rank(0));
     let directory = PathBuf::from(OsStr::from_bytes(&task.directory));
-    if let (Stdin::Rank(rank), Some(ranks)) = (p.input, p.ranks)
+    if let (Stdin::Rank(rank), Some(ranks)) = (stdin, p.ranks)
         && rank >= ranks
         && ranks > 0
     {
         return Err(format!("--input {rank}: there are ranks 0 to {}", ranks - 1));
     }
-    let source = Source::find(&options.command[0], &directory, p.bcast)?;
+    let sources = Sources::find(&options.command[0], &directory, p.bcast.unwrap_or_default(), &p.with)?;
+    let program = Path::new(&options.command[0]).file_name().unwrap_or_default();
+    let slots = match (&p.slots, &p.hostfile) {
+        (Some(slots), _) => slots.0.clone(),
+        (None, Some(file)) => hostfile::read(file)?,
+        (None, None) => Vec::new(),
+    };
     let request = Request {
         ranks: p.ranks,
         nodes: p.node_count,
         per_node: p.per_node,
         cpus: p.cpus,
-        among: p.nodelist.clone().unwrap_or_default(),
+        among: among(p, &slots)?,
+        exclude: names(p.exclude.as_ref()),
+        slots,
+        oversubscribe: p.oversubscribe,
         task,
-        stdin: p.input,
+        name: p.job_name.clone().unwrap_or_else(|| plain_name(program)),
+        time_ms: p.time.filter(|time| !time.is_zero()).map(|time| time.as_millis() as u64),
+        stdin,
+        terminal,
         kill_on_bad: p.kill_on_bad_exit != Some(0),
-        grace_ms: p.grace.saturating_mul(1000),
+        grace_ms: p.grace.unwrap_or(GRACE_S).saturating_mul(1000),
         hold: p.hold,
         pool: false,
-        mpi: program::mpi(p.mpi, &options.command[0], &directory),
-        program: source.as_ref().map(|s| s.program.clone()),
+        mpi: program::mpi(p.mpi.unwrap_or_default(), &options.command[0], &directory),
+        files: sources.files(),
+        needs: sources.needs.clone(),
     };
-    Ok((request, source))
+    Ok((request, sources))
+}
+
+/// A job's name has its limits, a program's has others.
+fn plain_name(program: &OsStr) -> String {
+    let mut name: String = program.to_string_lossy().chars().filter(|c| !c.is_control()).collect();
+    name.truncate(name.floor_char_boundary(LONGEST_JOB_NAME));
+    name
 }
 
 fn bytes_of(text: &OsStr) -> ByteBuf {
@@ -154,19 +210,11 @@ fn bytes_of(text: &OsStr) -> ByteBuf {
 }
 
 /// A command, and what a shell would hand on.
-fn task_of(command: &[OsString], chdir: Option<&Path>) -> Result<Task, String> {
+fn task_of(command: &[OsString], chdir: Option<&Path>, mut environment: Environment) -> Result<Task, String> {
     let directory = match chdir {
         Some(dir) => std::path::absolute(dir).map_err(|e| format!("{}: {e}", dir.display()))?,
         None => std::env::current_dir().map_err(|e| format!("the working directory: {e}"))?,
     };
-    // What tells a program that it is in another job, or which daemon to speak to here, is not for this one.
-    let of_another = |name: &OsStr| {
-        let name = name.as_bytes();
-        let ours = [b"PANDO_SOCKET".as_slice(), b"PANDO_STATE"].contains(&name);
-        ours || [b"PMI_".as_slice(), b"PMIX_", b"SLURM_"].iter().any(|p| name.starts_with(p))
-    };
-    let environment = std::env::vars_os().filter(|(n, _)| !n.is_empty() && n != "PWD" && !of_another(n));
-    let mut environment: Vec<(ByteBuf, ByteBuf)> = environment.map(|(n, v)| (bytes_of(&n), bytes_of(&v))).collect();
     environment.push((ByteBuf::from("PWD"), bytes_of(directory.as_os_str())));
     Ok(Task {
         words: command.iter().map(|w| bytes_of(w)).collect(),
@@ -209,10 +257,12 @@ struct Job {
     printer: Printer,
     input: Option<Input>,
     line: Line,
-    source: Option<Source>,
+    sources: Sources,
     nodes: Vec<Share>,
     begun: bool,
     hold: bool,
+    /// The first rank has one of its own.
+    has_terminal: bool,
     ended: Ended,
 }
 
@@ -257,6 +307,9 @@ impl Job {
             Tell::Begun { job, nodes } => {
                 (self.begun, self.nodes) = (true, nodes);
                 self.printer.begin(job, &self.nodes);
+                if let Some(Err(e)) = self.has_terminal.then(|| terminal::enter(&self.line)) {
+                    self.printer.say(&format!("the terminal here: {e}"));
+                }
                 if self.hold {
                     let me = std::process::id();
                     self.printer.say(&format!("job {job} is held: `kill -CONT {me}` lets it begin"));
@@ -266,8 +319,8 @@ impl Job {
                 self.printer.output(rank, stream, &bytes);
                 self.line.ask(&Ask::Taken { place, bytes: bytes.len() as u32 });
             }
-            Tell::Want(upto) => {
-                if let Some(Err(why)) = self.source.as_mut().map(|source| source.send(upto, &self.line)) {
+            Tell::Want { file, upto } => {
+                if let Err(why) = self.sources.send(file, upto, &self.line) {
                     self.ended.fatal.get_or_insert(NOT_STARTED);
                     self.printer.say(&format!("{why}; nothing was started"));
                     self.line.ask(&Ask::Kill);
@@ -291,6 +344,10 @@ impl Job {
             Tell::Lost { node, why } => {
                 self.ended.fatal.get_or_insert(LOST);
                 self.printer.say(&format!("node {node} was lost ({why}); the job is ended"));
+            }
+            Tell::TimeOver => {
+                self.ended.fatal.get_or_insert(TIMED_OUT);
+                self.printer.say("it has run for as long as it may (--time); the job is ended");
             }
             Tell::Over => {
                 if !self.begun && self.ended.fatal.is_none() {

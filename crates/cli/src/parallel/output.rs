@@ -1,6 +1,6 @@
 //! What ranks write, to where it belongs: whole lines of many ranks side by side, a single rank as it comes, or files.
 
-use super::fill;
+use super::{fill, terminal};
 use crate::args::ParallelOptions;
 use pando_launch::{Share, Stream};
 use std::collections::BTreeMap;
@@ -24,7 +24,10 @@ pub struct Printer {
     open: Option<(u32, Stream)>,
     job: u64,
     nodes: Vec<Share>,
+    /// Bytes are shown as they come.
     single: bool,
+    /// The terminal here is the first rank's, and does nothing to what is written.
+    raw: bool,
 }
 
 impl Printer {
@@ -48,7 +51,8 @@ impl Printer {
             open: None,
             job: 0,
             nodes: Vec::new(),
-            single: false,
+            single: options.unbuffered,
+            raw: options.pty,
         })
     }
 
@@ -60,7 +64,7 @@ impl Printer {
             // Those of ranks that write nothing, too: an earlier job's must not be taken for theirs.
             all.iter().for_each(|rank| self.write_file(&pattern, *rank, &[]));
         }
-        self.single = nodes.iter().map(|n| n.ranks).sum::<u32>() == 1 && !self.label;
+        self.single |= nodes.iter().map(|n| n.ranks).sum::<u32>() == 1 && !self.label;
     }
 
     /// There are beginnings of lines that are not shown.
@@ -84,6 +88,9 @@ impl Printer {
             return self.write_file(&pattern, rank, bytes);
         }
         let key = (rank, stream);
+        if self.raw && rank == 0 {
+            return self.write(stream, bytes);
+        }
         if self.single {
             return self.show(key, bytes);
         }
@@ -102,7 +109,7 @@ impl Printer {
     /// Something of ours.
     pub fn say(&mut self, text: &str) {
         self.close_line();
-        eprintln!("pando: {text}");
+        self.show_raw(Stream::Err, format!("pando: {text}\n").as_bytes());
     }
 
     /// All that waits is shown.
@@ -146,6 +153,15 @@ impl Printer {
     }
 
     fn show_raw(&self, stream: Stream, bytes: &[u8]) {
+        if !self.raw || !terminal::is_raw() {
+            return self.write(stream, bytes);
+        }
+        // Where a terminal would have done it.
+        let lines: Vec<&[u8]> = bytes.split(|b| *b == b'\n').collect();
+        self.write(stream, &lines.join(&b"\r\n"[..]));
+    }
+
+    fn write(&self, stream: Stream, bytes: &[u8]) {
         let done = match stream {
             Stream::Out => {
                 let mut out = io::stdout().lock();
@@ -181,6 +197,7 @@ impl Printer {
 
 /// Nobody can be told any more: as if the program had written there itself.
 pub fn end_by(e: &io::Error) -> ! {
+    terminal::leave();
     if e.kind() == io::ErrorKind::BrokenPipe {
         pando_node::sys::die_of(libc::SIGPIPE);
         std::process::exit(128 + libc::SIGPIPE);

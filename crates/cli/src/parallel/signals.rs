@@ -1,6 +1,6 @@
 //! Signals that come to us are for every process of every rank. Ctrl-C twice ends everything at once.
 
-use super::Line;
+use super::{Line, terminal};
 use pando_kernel::signal;
 use pando_launch::Ask;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -21,8 +21,9 @@ const PASSED: [i32; 8] = [
 ];
 
 /// From now on they wait; what our caller ignores stays ignored.
-pub fn hold() -> Vec<i32> {
-    let heeded: Vec<i32> = PASSED.into_iter().filter(|s| !signal::is_ignored(*s)).collect();
+pub fn hold(terminal: bool) -> Vec<i32> {
+    let sizes = terminal.then_some(libc::SIGWINCH);
+    let heeded: Vec<i32> = PASSED.into_iter().filter(|s| !signal::is_ignored(*s)).chain(sizes).collect();
     signal::block(&heeded);
     heeded
 }
@@ -43,6 +44,7 @@ pub fn last() -> i32 {
 
 /// Passes them on, for ever. `held`: ranks stand still, and would not hear of their end.
 pub fn pass_on(signals: Vec<i32>, held: bool, line: Line) {
+    let user = line.clone();
     let pass = move |number: i32| {
         if ![libc::SIGCONT, libc::SIGSTOP].contains(&number) {
             LAST.store(number, Ordering::Relaxed);
@@ -77,9 +79,14 @@ pub fn pass_on(signals: Vec<i32>, held: bool, line: Line) {
                 libc::SIGTSTP => {
                     // Ranks are in sessions of their own, where the terminal's stop does nothing.
                     pass(libc::SIGSTOP);
+                    terminal::leave();
                     let _ = signal::kill(std::process::id() as i32, libc::SIGSTOP);
                 }
+                libc::SIGWINCH => terminal::tell_size(&user),
                 number if number > 0 => {
+                    if number == libc::SIGCONT {
+                        terminal::again(&user);
+                    }
                     let ends = [libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT].contains(&number);
                     INTERRUPTED.fetch_or(ends, Ordering::Relaxed);
                     pass(number);

@@ -50,6 +50,8 @@ pub struct Daemon {
     pub name: String,
     pub state: PathBuf,
     pub socket: PathBuf,
+    /// What a shell does before it starts, in mounts of its own (root only): a node that sees other files.
+    pub before: Option<String>,
     child: Option<Child>,
     settings: String,
 }
@@ -94,7 +96,7 @@ impl Lab {
         let guests: String = guests.iter().map(|l| l.replacen("guests.", "", 1) + "\n").collect();
         // The last table is that of the guests.
         let settings = format!("{}\n{still}{CONFIG}{guests}", others.join("\n"));
-        Daemon { name: name.into(), state, socket, child: None, settings }
+        Daemon { name: name.into(), state, socket, before: None, child: None, settings }
     }
 
     pub fn token(&self) -> String {
@@ -160,7 +162,16 @@ impl Daemon {
         let config = self.state.join("pando.toml");
         fs::write(&config, &self.settings).unwrap();
         let log = fs::File::options().create(true).append(true).open(self.state.join("stderr")).unwrap();
-        let mut command = pando();
+        let mut command = match &self.before {
+            None => pando(),
+            Some(script) => {
+                let mut command = Command::new("unshare");
+                let script = format!("{script} && exec \"$@\"");
+                command.args(["-m", "sh", "-c", &script, "sh", env!("CARGO_BIN_EXE_pando")]);
+                command.stdin(Stdio::null()).env_remove("PANDO_SOCKET").env_remove("PANDO_STATE");
+                command
+            }
+        };
         command.args(["node", "--listen", "127.0.0.1:0", "--name", &self.name, "--state"]).arg(&self.state);
         command.arg("--socket").arg(&self.socket).arg("--config").arg(config);
         command.env("PANDO_FAKE_LAB", &self.state).stdout(Stdio::null()).stderr(log);

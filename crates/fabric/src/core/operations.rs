@@ -1,6 +1,7 @@
 //! What is said within an epoch: transfers on their way down their trees, and the manager's questions and orders on theirs.
 
 use super::{Effect, Fabric};
+use crate::cast::Cast;
 use crate::manager::Step;
 use crate::message::Said;
 use crate::op::{Op, OpId, Outcome};
@@ -12,11 +13,14 @@ use crate::wave::Wave;
 impl Fabric {
     pub(super) fn said(&mut self, from: NodeId, said: Said) {
         match said {
-            Said::Begin(id, op) => self.begin(from, id, op),
+            Said::Begin(id, op, cast) => self.begin(from, id, op, cast),
+            Said::Sent(..) | Said::Heard(..) | Said::Lack(..) | Said::Patch(..) => self.said_of_cast(from, said),
             Said::Chunk(id, bytes) => {
-                let Some(staging) = self.staging.get_mut(&id).filter(|s| s.parent == Some(from)) else { return };
+                let mine = |s: &&mut Staging| s.parent == Some(from) && s.casting.is_none();
+                let Some(staging) = self.staging.get_mut(&id).filter(mine) else { return };
                 if staging.take(&bytes) {
                     let got = staging.bytes().len() as u64;
+                    self.casts.ways.tree += bytes.len() as u64;
                     self.say(from, Said::Got(id, got));
                     self.pump(id);
                 }
@@ -76,7 +80,7 @@ impl Fabric {
         }
     }
 
-    fn begin(&mut self, from: NodeId, id: OpId, op: Op) {
+    fn begin(&mut self, from: NodeId, id: OpId, op: Op, cast: Option<Cast>) {
         let Op::Transfer { set, .. } = &op else { return };
         let tree = Tree::new(id.origin, set, self.settings.arity);
         if tree.parent(self.me) != Some(from) || self.staging.contains_key(&id) {
@@ -87,9 +91,13 @@ impl Fabric {
         }
         let children = tree.children(self.me);
         for child in &children {
-            self.say(*child, Said::Begin(id, op.clone()));
+            self.say(*child, Said::Begin(id, op.clone(), cast.clone()));
         }
-        self.staging.insert(id, Staging::coming(op, from, children));
+        let staging = Staging::coming(op, from, children);
+        if let Some(cast) = cast {
+            return self.take_part(id, cast, staging);
+        }
+        self.staging.insert(id, staging);
         self.pump(id);
     }
 
@@ -104,17 +112,19 @@ impl Fabric {
     /// Sends on what there is, and says so when all of it is here and below.
     pub(super) fn pump(&mut self, id: OpId) {
         let (chunk, window) = (self.settings.chunk, self.settings.window);
+        self.pump_cast(id);
         let Some(staging) = self.staging.get_mut(&id) else { return };
-        let due = staging.pump(chunk, window);
+        let due = if staging.casting.is_some() { Vec::new() } else { staging.pump(chunk, window) };
         let over = staging.is_over() && !staging.told;
         staging.told |= over;
-        let (parent, ok, op) = (staging.parent, staging.ok, over.then(|| staging.op.clone()));
+        let (parent, ok, probe, op) = (staging.parent, staging.ok, staging.probe, over.then(|| staging.op.clone()));
         for (child, bytes) in due {
             self.say(child, Said::Chunk(id, bytes));
         }
         let Some(op) = op else { return };
         match parent {
             Some(parent) => self.say(parent, Said::Staged(id, ok)),
+            None if probe => self.end_probe(id),
             None if ok => self.say(self.view.manager, Said::Ask(id, op)),
             None => {
                 self.drop_staged(id);
@@ -123,7 +133,7 @@ impl Fabric {
         }
     }
 
-    fn drop_staged(&mut self, id: OpId) {
+    pub(super) fn drop_staged(&mut self, id: OpId) {
         for child in self.staging.remove(&id).map_or_else(Vec::new, |s| s.children()) {
             self.say(child, Said::Drop(id));
         }

@@ -1,7 +1,7 @@
 //! What a value must be for the node to do what was meant: the sentence names the key, the value, and what to write instead. What
 //! only looks wrong now, and may be right later, is said in the log.
 
-use super::{Config, Files};
+use super::{Config, Fabric, Files};
 use pando_migrate::message::MAX_THREADS;
 use pando_wire::message::MAX_LOADS;
 use std::collections::BTreeSet;
@@ -48,6 +48,7 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
     if m.window < m.tell_most {
         return Err(format!("[membership] needs tell_most <= window, and has {} and {}", m.tell_most, m.window));
     }
+    multicast(&config.fabric)?;
     address("listen", &config.listen, true)?;
     config.metrics.listen.as_deref().map_or(Ok(()), |listen| address("[metrics] listen", listen, true))?;
     config.advertise.as_deref().map_or(Ok(()), |advertise| address("advertise", advertise, false))?;
@@ -72,6 +73,19 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
         pando_wire::NodeName::parse(name).map_err(|e| format!("[jobs] from has {name:?}: {e}"))?;
     }
     shared(&config.files)
+}
+
+/// Where large transfers are cast.
+fn multicast(f: &Fabric) -> Result<(), String> {
+    if f.multicast != "off" && f.group().is_none() {
+        let text = "write GROUP:PORT with an IPv4 group, for example \"239.192.71.17:7118\", or \"off\"";
+        return Err(format!("[fabric] multicast = {:?} is no group: {text}", f.multicast));
+    }
+    if f.datagram != 0 && !(576..=60_000).contains(&f.datagram) {
+        let text = "write bytes, from 576 to 60000, or 0 for as many as fit into a packet";
+        return Err(format!("[fabric] datagram = {}: {text}", f.datagram));
+    }
+    Ok(())
 }
 
 fn times(config: &Config) -> impl Iterator<Item = (&'static str, u64)> {

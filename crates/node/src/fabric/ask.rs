@@ -1,7 +1,7 @@
 //! What users of the local API ask of the fabric: for root and the node's own user, for it is the system's memory.
 
-use super::life::Life;
 pub use super::life::most;
+use super::life::{By, Life};
 use super::{Inner, find};
 use crate::audit::Entry;
 use crate::daemon::Node;
@@ -73,9 +73,12 @@ pub async fn status(State(node): State<Arc<Node>>) -> Json<FabricStatus> {
         manager: name(view.manager),
         members: view.members.iter().map(name).collect(),
         waits: life.stuck.is_some().then_some(stuck).or(silent),
+        multicast: life.multicast(&node),
         strobe: views::Strobe {
             period_us: pulse.period_us(),
+            micro: u32::from(pulse.parts().saturating_sub(1)),
             beats: pulse.beats,
+            micro_beats: pulse.micro,
             late: pulse.late,
             lost: pulse.lost,
             skipped: life.strobe.skipped(),
@@ -99,7 +102,8 @@ pub async fn strobe((State(node), _): Asked, Json(what): Json<views::StrobeReque
         let ended = {
             let mut inner = node.fabric.inner();
             let life = inner.life.as_mut().filter(|life| life.core.view().epoch > 0);
-            let ended = life.map(|life| life.set_period(&node, period_us));
+            let parts = u16::try_from(what.micro.unwrap_or(0)).unwrap_or(u16::MAX).saturating_add(1);
+            let ended = life.map(|life| life.set_period(&node, period_us, parts));
             ended.ok_or_else(|| outside(&node, &inner))?
         };
         end(&node, ended).await?;
@@ -161,13 +165,14 @@ async fn perform(
     names: Option<&[String]>,
     op: impl FnOnce(Set) -> Op,
     bytes: Bytes,
+    by: By,
 ) -> Result<bool, Refused> {
     let ended = {
         let mut inner = node.fabric.inner();
         match inner.life.as_mut().filter(|life| life.core.view().epoch > 0) {
             Some(life) => {
                 let set = life.set(names).map_err(Refused::Unknown)?;
-                Ok(life.submit(node, op(set), bytes))
+                Ok(life.submit_by(node, op(set), bytes, by))
             }
             None => Err(()),
         }
@@ -209,17 +214,21 @@ pub struct Transfer {
     offset: u64,
     signal: Option<String>,
     on: Option<String>,
+    /// Not by multicast, to compare the two.
+    #[serde(default)]
+    tree: bool,
 }
 
 /// `POST /v1/fabric/transfer`, the bytes as body.
 pub async fn transfer((State(node), _): Asked, Query(what): Query<Transfer>, body: Bytes) -> Answer<()> {
     let length = body.len() as u64;
-    let Transfer { region, offset, signal, on } = what;
+    let Transfer { region, offset, signal, on, tree } = what;
     free(&region)?;
     signal.as_deref().map_or(Ok(()), free)?;
     let on = split(on);
     let op = |set| Op::Transfer { set, region, offset, length, signal };
-    perform(&node, on.as_deref(), op, body).await?;
+    let way = if tree { By::Tree } else { By::Any };
+    perform(&node, on.as_deref(), op, body, way).await?;
     Ok(Json(()))
 }
 
@@ -239,7 +248,7 @@ pub async fn compare((State(node), _): Asked, Json(what): Json<views::Compare>) 
     free(&variable)?;
     write.as_ref().map_or(Ok(()), |(name, _)| free(name))?;
     let op = |set| Op::Compare { set, variable, comparison, value, write };
-    Ok(Json(Compared { held: perform(&node, on.as_deref(), op, Bytes::new()).await? }))
+    Ok(Json(Compared { held: perform(&node, on.as_deref(), op, Bytes::new(), By::Any).await? }))
 }
 
 /// `GET /v1/fabric/region/{name}`: this node's bytes.

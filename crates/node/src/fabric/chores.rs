@@ -1,6 +1,6 @@
 //! What is done again and again: looking who is lost, telling the core that time passes, ending lives.
 
-use super::{another, find, strobe};
+use super::{another, cast, find, strobe};
 use crate::daemon::Node;
 use crate::views::Event;
 use std::sync::Arc;
@@ -12,6 +12,7 @@ const EACH: Duration = Duration::from_millis(200);
 
 /// Takes part in the fabric until the daemon ends.
 pub async fn keep(node: Arc<Node>) {
+    cast::start(&node);
     tokio::spawn(find::keep(node.clone()));
     if let Err(e) = strobe::start(node.clone()) {
         tracing::error!("fabric: there is no thread for the strobe: {e}");
@@ -28,6 +29,7 @@ fn look(node: &Arc<Node>) {
     let mut inner = node.fabric.inner();
     let Some(life) = inner.life.as_mut() else { return };
     life.look(node);
+    life.probe(node);
     if !life.ended {
         return;
     }

@@ -1,5 +1,6 @@
 //! One life of this node in the fabric.
 
+use super::cast;
 use super::line::{self, Line, Way};
 use super::strobe::{self, Strobe};
 use super::wire::{Frame, VERSION};
@@ -22,6 +23,17 @@ const STANDS_STILL: Duration = Duration::from_secs(5);
 const JUST_COME: Duration = Duration::from_secs(5);
 /// One that is to be taken in, and is not within this, has to ask again.
 const WISH: Duration = Duration::from_secs(5);
+/// Smaller transfers are not cast: all of it would be over before it is known who hears.
+const LEAST: u64 = 64 << 10;
+
+/// How a transfer is to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// By multicast where it is heard.
+    Any,
+    /// Down the tree.
+    Tree,
+}
 
 /// See above.
 pub struct Life {
@@ -39,6 +51,7 @@ pub struct Life {
     /// Their lives are over.
     pub over: BTreeSet<NodeId>,
     pub strobe: Strobe,
+    pub probes: cast::Probes,
     waiting: BTreeMap<u64, oneshot::Sender<Outcome>>,
     wanted: BTreeMap<NodeId, (Who, Instant)>,
     /// So many numbers this one has given as the manager of an epoch.
@@ -55,7 +68,9 @@ pub struct Life {
 
 fn settings(node: &Node) -> Settings {
     let config = &node.config.fabric;
-    Settings { arity: config.arity as usize, most: most(node), window: 4 << 20, ask_each: 25, ..Settings::default() }
+    let air = node.fabric.air();
+    let of_casts = Settings { hears: air.is_some(), cast_window: cast::window(air), ..Settings::default() };
+    Settings { arity: config.arity as usize, most: most(node), window: 4 << 20, ask_each: 25, ..of_casts }
 }
 
 /// Bytes of all regions here.
@@ -98,6 +113,7 @@ impl Life {
             members: BTreeMap::new(),
             over: BTreeSet::new(),
             strobe: Strobe::default(),
+            probes: cast::Probes::default(),
             waiting: BTreeMap::new(),
             wanted: BTreeMap::new(),
             given: (0, 0),
@@ -147,8 +163,17 @@ impl Life {
 
     /// Begins an operation.
     pub fn submit(&mut self, node: &Arc<Node>, op: Op, bytes: Bytes) -> oneshot::Receiver<Outcome> {
+        self.submit_by(node, op, bytes, By::Any)
+    }
+
+    /// The same, by the way that is wanted.
+    pub fn submit_by(&mut self, node: &Arc<Node>, op: Op, bytes: Bytes, by: By) -> oneshot::Receiver<Outcome> {
         let (sender, receiver) = oneshot::channel();
-        let (number, effects) = self.core.submit(op, bytes);
+        let large = matches!(op, Op::Transfer { .. }) && bytes.len() as u64 >= LEAST && by == By::Any;
+        let (number, effects) = match Life::may_cast(node).filter(|_| large) {
+            Some(cast) => self.core.submit_cast(node.fabric.now(), op, bytes, cast),
+            None => self.core.submit(op, bytes),
+        };
         self.waiting.insert(number, sender);
         self.heed(node, effects);
         receiver
@@ -158,6 +183,7 @@ impl Life {
     pub fn heed(&mut self, node: &Arc<Node>, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
+                Effect::Cast { tag, number, bytes } => self.cast(node, tag, number, bytes),
                 Effect::Send(to, message) => self.send(node, to, message),
                 Effect::Ended(number, outcome) => {
                     self.struck(number, &outcome);
@@ -172,6 +198,9 @@ impl Life {
                 Effect::View(view) => self.begun(node, &view),
                 Effect::CutOff => self.ended = true,
             }
+        }
+        if self.core.is_casting() {
+            node.fabric.casting.notify_one();
         }
     }
 
@@ -213,7 +242,8 @@ impl Life {
         let period = self.core.memory().variable(strobe::PERIOD);
         if view.manager == self.me && period > 0 {
             // Nobody waits for it; who joins next is told again.
-            drop(self.set_period(node, period));
+            let parts = self.parts();
+            drop(self.set_period(node, period, parts));
         }
         node.fabric.changed.notify_waiters();
     }

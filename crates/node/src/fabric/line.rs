@@ -9,10 +9,12 @@ use crate::peers;
 use pando_fabric::{NodeId, Session, Who};
 use pando_wire::message::MAX_MEMBERS;
 use pando_wire::{SNI_FABRIC, frame};
+use socket2::SockRef;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
+use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
@@ -25,6 +27,10 @@ const BATCH: usize = 256 << 10;
 const SMALL: usize = 4 << 10;
 /// So many messages come before the other end is told.
 const UNTOLD: u64 = 32;
+
+/// CS6 and CS1 of DSCP (RFC 4594), where IP has them.
+const CONTROL: u32 = 0xc0;
+pub const BULK: u32 = 0x20;
 
 /// Which link: to whom, and for the bytes of transfers or for all else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -172,13 +178,20 @@ fn give_up(node: &Node, number: u64, way: Way, why: &str) {
     });
 }
 
-type Stream = tokio_rustls::client::TlsStream<tokio::net::TcpStream>;
+type Stream = tokio_rustls::client::TlsStream<TcpStream>;
+
+/// What the network between may know of a link (DSCP): short messages before everything else, transfers' bytes after it.
+fn classify(stream: &TcpStream, bulk: bool) {
+    // Where it can't be had nothing is worse than without. (IPv6 has another one.)
+    let _ = SockRef::from(stream).set_tos_v4(if bulk { BULK } else { CONTROL });
+}
 
 async fn call(node: &Arc<Node>, who: &Who, hello: &Hello) -> io::Result<(Frames<Stream>, Answer)> {
     let all = node.cluster.members();
     let member = all.into_iter().find(|m| m.name == who.name);
     let member = member.ok_or_else(|| broken(format!("nobody knows where {} is", who.name)))?;
     let stream = peers::connect(node, &member, SNI_FABRIC).await?;
+    classify(stream.get_ref().0, hello.bulk);
     let mut frames = Frames::new(stream);
     let patience = Duration::from_millis(node.config.connections.handshake_within_ms);
     let answer = timeout(patience, async {
@@ -190,13 +203,15 @@ async fn call(node: &Arc<Node>, who: &Who, hello: &Hello) -> io::Result<(Frames<
 }
 
 /// A connection of a member that wants to speak to this node's life.
-pub async fn accept<S>(node: &Arc<Node>, stream: S, peer: &str) -> io::Result<()>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
+pub async fn accept(
+    node: &Arc<Node>,
+    stream: tokio_rustls::server::TlsStream<TcpStream>,
+    peer: &str,
+) -> io::Result<()> {
     let mut frames = Frames::new(stream);
     let patience = Duration::from_millis(node.config.connections.handshake_within_ms);
     let hello = timeout(patience, frames.next::<Hello>(VERSION)).await.map_err(|_| broken("no hello in time"))??;
+    classify(frames.stream().get_ref().0, hello.bulk);
     let way = Way { peer: hello.from.0, bulk: hello.bulk };
     let connection = node.number();
     let (answer, wake) = receive(node, peer, &hello, connection).map_err(broken)?;

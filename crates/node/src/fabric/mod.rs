@@ -3,6 +3,7 @@
 //! A node takes part in *lives*: each begins with empty memory when a view takes it in ([`find`]), and ends when it is left out of one.
 
 pub mod ask;
+mod cast;
 mod chores;
 mod find;
 mod life;
@@ -26,6 +27,10 @@ pub struct Part {
     begun: Instant,
     /// An event was signalled, a variable written, or there is another view.
     changed: Notify,
+    air: cast::Opening,
+    casts: cast::Counts,
+    /// Something is being cast.
+    casting: Notify,
 }
 
 struct Inner {
@@ -39,7 +44,8 @@ struct Inner {
 impl Default for Part {
     fn default() -> Self {
         let inner = Inner { number: another(), life: None, waits: "it has just begun".into() };
-        Part { inner: Mutex::new(inner), begun: Instant::now(), changed: Notify::new() }
+        let (air, casts, casting) = (cast::Opening::new(), cast::Counts::default(), Notify::new());
+        Part { inner: Mutex::new(inner), begun: Instant::now(), changed: Notify::new(), air, casts, casting }
     }
 }
 
@@ -47,6 +53,11 @@ impl Part {
     /// Never held across an await.
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What this node casts with; none: it does not.
+    fn air(&self) -> Option<&cast::Air> {
+        self.air.get().and_then(|air| air.as_ref().ok())
     }
 
     /// The strobe's clock, microseconds.

@@ -16,6 +16,8 @@ use tokio::sync::oneshot;
 const NAME: &str = "pando/strobe";
 /// The variable that has its period, microseconds; 0 for none.
 pub const PERIOD: &str = "pando/strobe_us";
+/// And the one that has its parts: one more than there are micro-heartbeats between two heartbeats.
+pub const PARTS: &str = "pando/strobe_parts";
 /// The thread looks so often whether there is anything to do.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -71,8 +73,9 @@ impl Life {
         }
         let now = node.fabric.now_us();
         let period = u64::try_from(self.core.memory().variable(PERIOD)).unwrap_or(0);
+        let parts = self.parts();
         let strobe = &mut self.strobe;
-        strobe.pacemaker.set_period(now, period);
+        strobe.pacemaker.set_period(now, period, parts);
         if let Some(beat) = strobe.pacemaker.beat(now, &mut strobe.events) {
             let posters = strobe.posters.drain(..beat.events.len()).collect();
             self.send_beat(node, beat, posters);
@@ -121,12 +124,22 @@ impl Life {
         }
     }
 
-    /// Sets the period at all members: those that have just come know of none.
-    pub fn set_period(&mut self, node: &Arc<Node>, period_us: i64) -> oneshot::Receiver<Outcome> {
+    /// Sets the period and its parts at all members: those that have just come know of none.
+    pub fn set_period(&mut self, node: &Arc<Node>, period_us: i64, parts: u16) -> oneshot::Receiver<Outcome> {
+        drop(self.set_everywhere(node, PARTS, parts.into()));
+        self.set_everywhere(node, PERIOD, period_us)
+    }
+
+    fn set_everywhere(&mut self, node: &Arc<Node>, variable: &str, value: i64) -> oneshot::Receiver<Outcome> {
         let set = self.core.view().members.clone();
-        let (variable, comparison) = (PERIOD.to_owned(), Comparison::AtLeast);
-        let write = Some((PERIOD.to_owned(), period_us));
+        let (variable, comparison) = (variable.to_owned(), Comparison::AtLeast);
+        let write = Some((variable.clone(), value));
         self.submit(node, Op::Compare { set, variable, comparison, value: i64::MIN, write }, Bytes::new())
+    }
+
+    /// Parts of the period, as this node knows them.
+    pub fn parts(&self) -> u16 {
+        u16::try_from(self.core.memory().variable(PARTS)).unwrap_or(1).max(1)
     }
 }
 

@@ -4,7 +4,7 @@ use pando_fabric::{Message, NodeId};
 use serde::{Deserialize, Serialize};
 
 /// Of the frames below. Ends of two versions have no link.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// Which link, between which lives: the first frame of whoever connects.
 #[derive(Clone, Debug, Serialize, Deserialize)]

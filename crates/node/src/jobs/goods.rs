@@ -1,131 +1,272 @@
-//! The program that goes along with a job, at one node: has it the file, and who else wants it?
+//! The files that go along with a job, at one node: which of them has it, and who else wants them?
 
+use super::along::Along;
 use super::cache::{self, Cache, Coming};
-use pando_launch::{Child, Down, Order, Program, Spread};
+use pando_launch::{Child, Down, Kind, Order, Parcel, Spread};
 use std::ffi::OsStr;
 use std::fs::File;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes that are on their way to one receiver.
+/// Bytes of one file that are on their way to one receiver.
 const WINDOW: u64 = 4 << 20;
 
 /// What comes of something that was heard.
 #[derive(Default)]
 pub struct News {
-    /// The parent may send pieces up to this one.
-    pub ask: Option<u32>,
+    /// The parent may send pieces of these files up to these.
+    pub asks: Vec<(u16, u32)>,
     /// What goes to which child.
     pub send: Vec<(usize, Down)>,
     /// It can't go on; for people.
     pub fails: Option<String>,
 }
 
+impl News {
+    fn fail(why: String) -> News {
+        News { fails: Some(why), ..News::default() }
+    }
+}
+
+/// Where a file is at this node.
+enum Here {
+    No,
+    Coming(Coming),
+    /// In our cache.
+    Kept,
+    /// Its user has the same one, where it was at the node where the job was started.
+    Own,
+}
+
+struct One {
+    parcel: Parcel,
+    spread: Spread,
+    here: Here,
+}
+
+impl One {
+    fn path(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.parcel.path))
+    }
+
+    fn name(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.parcel.name))
+    }
+
+    /// As people are told of it.
+    fn shown(&self) -> String {
+        match self.parcel.kind {
+            Kind::Program => "the program".into(),
+            Kind::Library | Kind::File => crate::owner::clean(&self.name().to_string_lossy()),
+        }
+    }
+}
+
 /// See above.
 pub struct Goods {
     cache: Arc<Cache>,
-    program: Program,
-    spread: Spread,
-    uid: u32,
-    job: u64,
-    /// The file, when all of it is here.
-    file: Option<File>,
-    coming: Option<Coming>,
-    /// It is executed from `file`, and not from where the user's word finds it.
-    came: bool,
+    files: Vec<One>,
+    user: (u32, u32),
+    /// What is executed, if it came along.
+    program: Option<File>,
+    along: Option<Along>,
+    /// Nothing can come of it; for people.
+    fails: Option<String>,
 }
 
 impl Goods {
-    /// Of a job that has such a program. `uid`, `gid`: its user's here. `children`: as the node's part has them.
-    pub fn new(cache: &Arc<Cache>, order: &Order, (uid, gid): (u32, u32), children: &[Child]) -> Option<Goods> {
-        let program = order.program.clone()?;
-        let path = Path::new(OsStr::from_bytes(&program.path));
-        let same = if program.always { None } else { cache::same_here(cache, path, (uid, gid), &program) };
-        let came = same.is_none();
-        let file = same.or_else(|| cache.find(uid, &program));
-        let window = (WINDOW / program.range(0).1.max(1) as u64).clamp(2, 16) as u32;
-        let spread = Spread::new(program.count(), file.is_some(), children.len(), window);
-        Some(Goods { cache: cache.clone(), program, spread, uid, job: order.job, file, coming: None, came })
+    /// Of a job that has any. `user`: its user's numbers here. `children`: as the node's part has them. `base`: see [`Along`].
+    pub fn new(cache: &Arc<Cache>, order: &Order, user: (u32, u32), children: &[Child], base: &Path) -> Option<Goods> {
+        let one = |parcel: &Parcel| {
+            let path = Path::new(OsStr::from_bytes(&parcel.path));
+            let same = !parcel.always && cache::same_here(cache, path, user, parcel).is_some();
+            let here = match same {
+                true => Here::Own,
+                false => cache.find(user.0, parcel).map_or(Here::No, |_| Here::Kept),
+            };
+            let window = (WINDOW / parcel.range(0).1.max(1) as u64).clamp(2, 16) as u32;
+            let spread = Spread::new(parcel.count(), !matches!(here, Here::No), children.len(), window);
+            One { parcel: parcel.clone(), spread, here }
+        };
+        let files: Vec<One> = order.files.iter().map(one).collect();
+        let mut goods = Goods { cache: cache.clone(), files, user, program: None, along: None, fails: None };
+        let made = goods.prepare(children.contains(&Child::Launcher), base);
+        goods.fails = made.err();
+        (!order.files.is_empty()).then_some(goods)
+    }
+
+    /// What is here already gets its place. `ranks`: there are some.
+    fn prepare(&mut self, ranks: bool, base: &Path) -> Result<(), String> {
+        let strange = |f: &&One| !matches!(f.here, Here::Own);
+        let sum: u64 = self.files.iter().filter(strange).map(|f| f.parcel.size).sum();
+        if sum > self.cache.most() {
+            return Err(format!("the {} MB that go along are more than [jobs] cache_mb allows", sum >> 20));
+        }
+        // Who has all himself needs no other place for it. With another program, or another library, all libraries have to be there: one that is
+        // looked for beside the program is not found otherwise.
+        let is_needed = |f: &One| f.parcel.kind == Kind::File || !matches!(f.here, Here::Own);
+        let more = self.files.iter().any(|f| f.parcel.kind != Kind::Program);
+        if ranks && more && self.files.iter().any(is_needed) {
+            let along = Along::make(base, self.user).map_err(|e| format!("no place for what goes along: {e}"))?;
+            self.along = Some(along);
+        }
+        for at in 0..self.files.len() {
+            if matches!(self.files[at].here, Here::No) && self.files[at].parcel.count() == 0 {
+                // Nothing of it need come.
+                self.files[at].here = Here::Coming(self.begin(at)?);
+                self.finish(at)?;
+            } else if !matches!(self.files[at].here, Here::No) {
+                self.give_place(at).map_err(|e| format!("no place for {}: {e}", self.files[at].shown()))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&self, at: usize) -> Result<Coming, String> {
+        let one = &self.files[at];
+        self.cache.begin(self.user.0, &one.parcel).map_err(|e| format!("no place for {}: {e}", one.shown()))
+    }
+
+    /// All of it has come.
+    fn finish(&mut self, at: usize) -> Result<(), String> {
+        let Here::Coming(coming) = std::mem::replace(&mut self.files[at].here, Here::Kept) else { return Ok(()) };
+        let kept = self.cache.finish(coming, &self.files[at].parcel).and_then(|_| self.give_place(at));
+        kept.map_err(|e| format!("{} can't be kept: {e}", self.files[at].shown()))
+    }
+
+    /// Where ranks find it.
+    fn give_place(&mut self, at: usize) -> io::Result<()> {
+        let one = &self.files[at];
+        match (one.parcel.kind, &one.here, &self.along) {
+            (Kind::Program, Here::Kept, _) => self.program = Some(self.cache.open_kept(self.user.0, &one.parcel)?),
+            (Kind::Library | Kind::File, Here::Kept, Some(along)) => {
+                self.cache.link(self.user.0, &one.parcel, &along.path().join(one.name()))?;
+            }
+            (Kind::Library | Kind::File, Here::Own, Some(along)) => {
+                std::os::unix::fs::symlink(one.path(), along.path().join(one.name()))?;
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     /// What the launcher is to execute; none: what it finds itself.
-    pub fn file(&self) -> Option<std::io::Result<File>> {
-        self.file.as_ref().filter(|_| self.came).map(File::try_clone)
+    pub fn program(&self) -> Option<io::Result<File>> {
+        self.program.as_ref().map(File::try_clone)
+    }
+
+    /// The directory where ranks find the rest, if they need one.
+    pub fn along(&self) -> Option<PathBuf> {
+        self.along.as_ref().map(|along| along.path().to_owned())
+    }
+
+    /// There are no ranks any more.
+    pub fn leave(&mut self) {
+        self.along = None;
     }
 
     /// All of it is here.
     pub fn is_here(&self) -> bool {
-        self.file.is_some()
+        self.fails.is_none() && self.files.iter().all(|f| matches!(f.here, Here::Kept | Here::Own))
     }
 
-    /// It is wanted here.
+    /// All of it is wanted here: one file after the other.
     pub fn want(&mut self) -> News {
-        let ask = self.spread.want();
-        self.asked(ask)
+        if let Some(why) = &self.fails {
+            return News::fail(why.clone());
+        }
+        let next = self.files.iter().position(|f| !matches!(f.here, Here::Kept | Here::Own));
+        let Some(at) = next else { return News::default() };
+        let ask = self.files[at].spread.want();
+        self.asked(at, ask)
     }
 
-    fn asked(&mut self, ask: Option<u32>) -> News {
-        let mut news = News { ask, ..News::default() };
-        if ask.is_some() && self.coming.is_none() {
-            match self.cache.begin(self.uid, &self.program, self.job) {
-                Ok(coming) => self.coming = Some(coming),
-                Err(e) => news = News { fails: Some(format!("no place for the program: {e}")), ..News::default() },
+    fn asked(&mut self, at: usize, ask: Option<u32>) -> News {
+        let Some(upto) = ask else { return News::default() };
+        if matches!(self.files[at].here, Here::No) {
+            match self.begin(at) {
+                Ok(coming) => self.files[at].here = Here::Coming(coming),
+                Err(why) => return News::fail(why),
             }
         }
+        News { asks: vec![(at as u16, upto)], ..News::default() }
+    }
+
+    /// A child may get pieces of a file up to this one.
+    pub fn receiver(&mut self, child: usize, file: u16, upto: u32) -> News {
+        let at = usize::from(file);
+        if let Some(why) = &self.fails {
+            return News::fail(why.clone());
+        }
+        let Some(one) = self.files.get_mut(at) else { return News::default() };
+        let ask = one.spread.receiver(child, upto);
+        let mut news = self.asked(at, ask);
+        self.pump(at, &mut news);
         news
     }
 
-    /// A child may get pieces up to this one.
-    pub fn receiver(&mut self, at: usize, upto: u32) -> News {
-        let ask = self.spread.receiver(at, upto);
-        let mut news = self.asked(ask);
-        self.pump(&mut news);
-        news
-    }
-
-    /// A piece has come.
-    pub fn came(&mut self, index: u32, bytes: &[u8]) -> News {
-        let fails = |why: String| News { fails: Some(why), ..News::default() };
-        let Some(coming) = &self.coming else { return News::default() };
-        if !self.program.is_piece(index, bytes) {
-            return fails("a piece of the program that came from above is not what it should be".into());
+    /// A piece has come. `wanted`: the node's own ranks wait for all of it.
+    pub fn came(&mut self, file: u16, index: u32, bytes: &[u8], wanted: bool) -> News {
+        let at = usize::from(file);
+        let Some(one) = self.files.get_mut(at) else { return News::default() };
+        let Here::Coming(coming) = &one.here else { return News::default() };
+        if !one.parcel.is_piece(index, bytes) {
+            return News::fail(format!("a piece of {} that came from above is not what it should be", one.shown()));
         }
-        let offset = self.program.range(index).0;
-        if let Err(e) = coming.keep(offset, bytes) {
-            return fails(format!("the program can't be kept: {e}"));
+        if let Err(e) = coming.keep(one.parcel.range(index).0, bytes) {
+            return News::fail(format!("{} can't be kept: {e}", one.shown()));
         }
-        let Some(ask) = self.spread.came(index) else {
-            return fails("a piece of the program came out of order".into());
+        let Some(ask) = one.spread.came(index) else {
+            return News::fail(format!("a piece of {} came out of order", one.shown()));
         };
-        let mut news = News { ask, ..News::default() };
-        if self.spread.is_here()
-            && let Some(coming) = self.coming.take()
-        {
-            match self.cache.finish(coming, &self.program) {
-                Ok(file) => self.file = Some(file),
-                Err(e) => return fails(format!("the program can't be kept: {e}")),
+        let mut news = News { asks: ask.map(|upto| (file, upto)).into_iter().collect(), ..News::default() };
+        if one.spread.is_here() {
+            if let Err(why) = self.finish(at) {
+                return News::fail(why);
+            }
+            if wanted {
+                let next = self.want();
+                news.asks.extend(next.asks);
+                news.fails = next.fails;
             }
         }
-        self.pump(&mut news);
+        self.pump(at, &mut news);
         news
     }
 
     /// Whatever can be sent is.
-    fn pump(&mut self, news: &mut News) {
-        while let Some((at, index)) = self.spread.send_next() {
-            let (offset, length) = self.program.range(index);
-            let read = match (&self.file, &self.coming) {
-                (Some(file), _) => cache::piece(file, offset, length),
-                (None, Some(coming)) => coming.piece(offset, length),
-                (None, None) => return,
+    fn pump(&mut self, at: usize, news: &mut News) {
+        let mut open = None;
+        while let Some((child, index)) = self.files[at].spread.send_next() {
+            let one = &self.files[at];
+            let (offset, length) = one.parcel.range(index);
+            let read = match &one.here {
+                Here::Coming(coming) => coming.piece(offset, length),
+                _ => self.read(at, &mut open, offset, length),
             };
             match read {
                 // Somebody may write to the file while it is sent.
-                Ok(bytes) if self.program.is_piece(index, &bytes) => news.send.push((at, Down::Piece { index, bytes })),
-                Ok(_) => return news.fails = Some("the program's file was changed while it was sent".into()),
-                Err(e) => return news.fails = Some(format!("the program's file: {e}")),
+                Ok(bytes) if one.parcel.is_piece(index, &bytes) => {
+                    news.send.push((child, Down::Piece { file: at as u16, index, bytes }));
+                }
+                Ok(_) => return news.fails = Some(format!("{} was changed while it was sent", one.shown())),
+                Err(e) => return news.fails = Some(format!("{}: {e}", one.shown())),
             }
         }
+    }
+
+    /// Of a file that is here. None is open for longer than it has to be: a job may have many.
+    fn read(&self, at: usize, open: &mut Option<File>, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+        let one = &self.files[at];
+        let file = match (open.take(), &one.here) {
+            (Some(file), _) => file,
+            (None, Here::Own) => cache::open_as(one.path(), self.user)?,
+            (None, _) => self.cache.open_kept(self.user.0, &one.parcel)?,
+        };
+        let bytes = cache::piece(&file, offset, length);
+        *open = Some(file);
+        bytes
     }
 }

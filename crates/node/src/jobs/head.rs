@@ -1,6 +1,6 @@
 //! `POST /v1/jobs`: a user's command wants a job, and speaks with its head, which is here.
 
-use super::link::{Said, next, talk};
+use super::link::{End, Said, next, talk};
 use super::member::DRAINED;
 use super::{enter, part};
 use crate::audit::Entry as Audited;
@@ -42,7 +42,7 @@ pub async fn list(State(node): State<Arc<Node>>, ConnectInfo(caller): ConnectInf
     let name = user_name(caller.uid);
     let mut all = node.jobs.list();
     for job in all.iter_mut().filter(|j| caller.uid != 0 && j.user != name) {
-        job.command = String::new();
+        (job.command, job.name) = Default::default();
     }
     Json(all)
 }
@@ -78,7 +78,7 @@ where
     let request = request.map_err(|_| broken("no request in time"))??.ok_or_else(|| broken("it hung up"))?;
     let (tell, queue) = unbounded_channel::<Tell>();
     let (hear, heard) = channel::<Ask>(WAITING);
-    let said = Said { queue, beat: Tell::StdinTaken(0), silence: None };
+    let said = Said { queue, beat: Tell::StdinTaken(0), silence: None, end: End::Closes };
     let mut user = User { heard, tell: Some(tell), sends: false };
     let heads = async {
         let mut without = Vec::new();
@@ -104,8 +104,7 @@ where
     };
     // The user's end may close before the job is over; the head ends it then.
     let speaks = async move {
-        talk(stream, frames, said, &hear, |ask: Ask| ask).await;
-        drop(hear);
+        talk(stream, frames, said, hear, (|ask: Ask| ask, |_: &Ask| false)).await;
     };
     tokio::join!(speaks, heads);
     Ok(())
@@ -125,13 +124,13 @@ fn audit(node: &Node, request: &Request, caller: Caller, made: Result<u64, &Stri
 struct User {
     heard: Receiver<Ask>,
     tell: Option<UnboundedSender<Tell>>,
-    /// It has been asked for pieces of the program.
+    /// It has been asked for pieces of a file.
     sends: bool,
 }
 
 impl User {
     fn tell(&mut self, tell: Tell) {
-        self.sends |= matches!(tell, Tell::Want(_));
+        self.sends |= matches!(tell, Tell::Want { .. });
         let _ = self.tell.as_ref().map(|to| to.send(tell));
     }
 }
@@ -157,6 +156,10 @@ fn order(node: &Node, request: &Request, caller: Caller, without: &[String]) -> 
     if effective_uid() != 0 && caller.uid != 0 && caller.uid != effective_uid() {
         return Err(format!("this node runs in personal mode, for {}", user_name(effective_uid())));
     }
+    let known: Vec<String> = node.cluster.nodes().into_iter().map(|n| n.name).collect();
+    if let Some(stranger) = request.exclude.iter().find(|n| !known.contains(n)) {
+        return Err(format!("--exclude: there is no node {stranger}: see `pando nodes`"));
+    }
     let mut all = candidates(node);
     all.retain(|c| !without.contains(&c.node));
     let nodes = plan(request, &all, &node.name()).map_err(|why| match without {
@@ -167,16 +170,20 @@ fn order(node: &Node, request: &Request, caller: Caller, without: &[String]) -> 
     let job = node.jobs.number();
     let order = Order {
         job,
+        name: request.name.clone(),
         user: user_name(caller.uid),
         nodes,
         arity: node.config.jobs.arity,
         task: request.task.clone(),
         cpus: request.cpus,
         stdin: request.stdin,
+        terminal: request.terminal,
         window,
         hold: request.hold,
         pool: request.pool,
-        program: request.program.clone(),
+        task_ms: request.time_ms.filter(|_| request.pool),
+        files: request.files.clone(),
+        needs: request.needs.clone(),
         manager: manager(node, job, request.mpi),
     };
     order.check()?;
@@ -207,9 +214,10 @@ async fn run(node: &Arc<Node>, order: Arc<Order>, request: &Request, user: &mut 
     };
     let (downs, from_head) = channel::<Down>(WAITING);
     let (ups, mut from_tree) = unbounded_channel::<Up>();
-    let (mine, theirs, cpus) = (node.clone(), order.clone(), entry.cpus.clone());
-    let runs = tokio::spawn(async move { part::run(&mine, theirs, 0, cpus, (from_head, ups)).await });
-    let mut head = Head::new(order.clone(), request.kill_on_bad, request.grace_ms);
+    let (mine, theirs) = (node.clone(), order.clone());
+    let runs = tokio::spawn(async move { part::run(&mine, theirs, 0, entry, (from_head, ups)).await });
+    let mut head = Head::new(order.clone(), request.kill_on_bad, request.grace_ms)
+        .limited(request.time_ms.filter(|_| !request.pool));
     let (begun, mut unreachable, mut early) = (Instant::now(), None, true);
     let now = || begun.elapsed().as_millis() as u64;
     while !head.is_over() {

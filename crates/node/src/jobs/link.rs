@@ -2,9 +2,13 @@
 
 use pando_launch::{Frames, encode};
 use serde::{Serialize, de::DeserializeOwned};
+use std::future::poll_fn;
 use std::io;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::Poll;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf, split};
 use tokio::sync::mpsc::{Sender, UnboundedReceiver};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -44,71 +48,124 @@ pub async fn next<S: AsyncRead + Unpin, T: DeserializeOwned>(
 
 /// What is said on a link.
 pub struct Said<O> {
-    /// The queue; the link is closed when it is, after all that is in it.
+    /// The queue; when it ends, after all that is in it, comes `end`.
     pub queue: UnboundedReceiver<O>,
     /// What is said when there is nothing to say.
     pub beat: O,
     /// The other end is lost when nothing has been heard of it for so long; none: only when it closes.
     pub silence: Option<Duration>,
+    /// See there.
+    pub end: End<O>,
 }
 
-/// Speaks until one end closes; gives why. What is heard goes to `heard`, which may make it wait.
+/// What follows when there is nothing more to say.
+pub enum End<O> {
+    /// This end closes.
+    Closes,
+    /// If the other end has had its last word, this is ours, and the link can serve again. Otherwise this end closes.
+    Says(O),
+    /// The other end's last word is waited for; then the link can serve again.
+    Waits,
+}
+
+/// What has become of a link.
+pub enum Close<S> {
+    /// Nothing is heard on it any more; why, for people.
+    Lost(String),
+    /// Both ends have had their last word: it can serve again. What has been read of what comes next.
+    Kept(S, Frames),
+}
+
+/// Speaks until one end closes, or both have had their last word. What is heard goes to `heard`, which may make it wait.
 pub async fn talk<S, I, O, E>(
     stream: S,
-    mut frames: Frames,
+    frames: Frames,
     said: Said<O>,
-    heard: &Sender<E>,
-    event: impl Fn(I) -> E,
-) -> String
+    heard: Sender<E>,
+    (event, is_last): (impl Fn(I) -> E, impl Fn(&I) -> bool),
+) -> Close<S>
 where
-    S: AsyncRead + AsyncWrite,
+    S: AsyncRead + AsyncWrite + Unpin,
     I: DeserializeOwned,
     O: Serialize + Clone,
 {
     let (from, to) = split(stream);
-    tokio::select! {
-        why = reads(from, &mut frames, said.silence, heard, event) => why,
-        why = writes(to, said) => why,
+    let over = AtomicBool::new(false);
+    let ear = Ear { from, frames, silence: said.silence, over: &over };
+    let (mut reading, mut writing) = (pin!(ear.listen(heard, event, is_last)), pin!(writes(to, said, &over)));
+    let (read, written) = tokio::select! {
+        read = &mut reading => match read {
+            Ok(read) => (Ok(read), writing.await),
+            Err(why) => return Close::Lost(why),
+        },
+        written = &mut writing => match written {
+            Ok(written) => (reading.await, Ok(written)),
+            Err(why) => return Close::Lost(why),
+        },
+    };
+    match (read, written) {
+        (Ok((from, frames)), Ok(Some(to))) => Close::Kept(from.unsplit(to), frames),
+        (Ok(_), Ok(None)) => Close::Lost("it is needed no more".into()),
+        (Err(why), _) | (_, Err(why)) => Close::Lost(why),
     }
 }
 
-async fn reads<R, I, E>(
-    mut from: R,
-    frames: &mut Frames,
+/// The half of a link that hears.
+struct Ear<'a, S> {
+    from: ReadHalf<S>,
+    frames: Frames,
     silence: Option<Duration>,
-    heard: &Sender<E>,
-    event: impl Fn(I) -> E,
-) -> String
-where
-    R: AsyncRead + Unpin,
-    I: DeserializeOwned,
-{
-    loop {
-        let read = next::<_, I>(&mut from, frames);
-        let got = match silence {
-            Some(limit) => match timeout(limit, read).await {
-                Ok(got) => got,
-                Err(_) => return format!("nothing was heard of it for {limit:?}"),
-            },
+    /// The other end has had its last word.
+    over: &'a AtomicBool,
+}
+
+impl<S: AsyncRead + AsyncWrite> Ear<'_, S> {
+    /// To the other end's last word. The listener is told nothing after it, and finds its channel closed.
+    async fn listen<I: DeserializeOwned, E>(
+        mut self,
+        heard: Sender<E>,
+        event: impl Fn(I) -> E,
+        is_last: impl Fn(&I) -> bool,
+    ) -> Result<(ReadHalf<S>, Frames), String> {
+        loop {
+            let value = self.next::<I>().await?;
+            let last = is_last(&value);
+            self.over.store(last, Relaxed);
+            // Who needs nothing more is still spoken to: closed with something unread we would take our own last words back.
+            let unheard = heard.send(event(value)).await.is_err();
+            if last {
+                break;
+            }
+            if unheard {
+                let rest = async {
+                    while !is_last(&self.next::<I>().await?) {}
+                    Ok::<_, String>(())
+                };
+                timeout(LAST_WORDS, rest).await.map_err(|_| "it is needed no more".to_owned())??;
+                self.over.store(true, Relaxed);
+                break;
+            }
+        }
+        Ok((self.from, self.frames))
+    }
+
+    async fn next<I: DeserializeOwned>(&mut self) -> Result<I, String> {
+        let read = next::<_, I>(&mut self.from, &mut self.frames);
+        let got = match self.silence {
+            Some(limit) => timeout(limit, read).await.map_err(|_| format!("nothing was heard of it for {limit:?}"))?,
             None => read.await,
         };
-        match got {
-            Ok(Some(value)) => {
-                if heard.send(event(value)).await.is_err() {
-                    // It is needed no more. Closed with something unread it would take our last words with it.
-                    let mut nowhere = tokio::io::sink();
-                    let _ = timeout(LAST_WORDS, tokio::io::copy(&mut from, &mut nowhere)).await;
-                    return "it is needed no more".into();
-                }
-            }
-            Ok(None) => return "it hung up".into(),
-            Err(e) => return in_words(&e),
-        }
+        got.map_err(|e| in_words(&e))?.ok_or_else(|| "it hung up".to_owned())
     }
 }
 
-async fn writes<W: AsyncWrite + Unpin, O: Serialize + Clone>(mut to: W, said: Said<O>) -> String {
-    let Said { mut queue, beat, silence } = said;
+/// Gives the stream back if the link can serve again.
+async fn writes<S, O>(mut to: WriteHalf<S>, said: Said<O>, over: &AtomicBool) -> Result<Option<WriteHalf<S>>, String>
+where
+    S: AsyncRead + AsyncWrite,
+    O: Serialize + Clone,
+{
+    let Said { mut queue, beat, silence, end } = said;
     let mut beats = interval(BEAT);
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -116,29 +173,52 @@ async fn writes<W: AsyncWrite + Unpin, O: Serialize + Clone>(mut to: W, said: Sa
             next = queue.recv() => next,
             _ = beats.tick(), if silence.is_some() => Some(beat.clone()),
         };
-        let Some(value) = value else {
-            let _ = to.shutdown().await;
-            // The other end has the last word.
-            return std::future::pending::<String>().await;
-        };
-        let mut bytes = match encode(&value) {
-            Ok(bytes) => bytes,
-            Err(e) => return e.to_string(),
-        };
+        let Some(value) = value else { break };
+        let mut bytes = encode(&value).map_err(|e| e.to_string())?;
         while bytes.len() < BATCH
             && let Ok(value) = queue.try_recv()
             && let Ok(more) = encode(&value)
         {
             bytes.extend(more);
         }
-        let written = match to.write_all(&bytes).await {
-            Ok(()) => to.flush().await,
-            failed => failed,
-        };
-        if let Err(e) = written {
+        if let Err(e) = put(&mut to, &bytes).await {
             // Who hears no more may have said why before it stopped: that is read first.
             tokio::time::sleep(LAST_WORDS).await;
-            return in_words(&e);
+            return Err(in_words(&e));
         }
     }
+    match end {
+        End::Waits => Ok(Some(to)),
+        End::Says(last) if over.load(Relaxed) => {
+            let bytes = encode(&last).map_err(|e| e.to_string())?;
+            put(&mut to, &bytes).await.map_err(|e| in_words(&e))?;
+            Ok(Some(to))
+        }
+        _ => {
+            let _ = to.shutdown().await;
+            Ok(None)
+        }
+    }
+}
+
+async fn put<W: AsyncWrite + Unpin>(to: &mut W, bytes: &[u8]) -> io::Result<()> {
+    to.write_all(bytes).await?;
+    to.flush().await
+}
+
+/// Has nothing come on it, not even its end, as far as is known without waiting?
+pub async fn is_quiet<S: AsyncRead + Unpin>(stream: &mut S) -> bool {
+    let mut byte = [0];
+    let mut room = ReadBuf::new(&mut byte);
+    poll_fn(|cx| Poll::Ready(Pin::new(&mut *stream).poll_read(cx, &mut room).is_pending())).await
+}
+
+/// Waits until a frame is there, and leaves it there.
+pub async fn answers<S: AsyncRead + Unpin>(stream: &mut S, frames: &mut Frames) -> io::Result<()> {
+    while !frames.has_one() {
+        if stream.read_buf(frames.room()).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    Ok(())
 }

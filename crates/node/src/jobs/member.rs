@@ -1,61 +1,76 @@
 //! A job that another node is the head of comes here.
 
-use super::link::{Said, next, talk};
+use super::link::{Close, End, Said, next, talk};
+use super::spare::WAITS;
 use super::{enter, part};
 use crate::audit::Entry as Audited;
 use crate::daemon::Node;
 use crate::link::broken;
-use pando_launch::{Down, Frames, Order, Up, Work, encode};
+use pando_launch::{Down, Frames, Order, Up, Work};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::{channel, unbounded_channel};
 use tokio::time::timeout;
 
 /// Messages that have been read and not been heeded.
 const WAITING: usize = 256;
 
-/// Serves a connection on which `peer` wants to give this node a part in a job.
+/// Serves a connection on which `peer` wants to give this node a part in a job, and then in another one.
 pub async fn accept<S>(node: &Arc<Node>, mut stream: S, peer: &str) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let patience = Duration::from_millis(node.config.connections.handshake_within_ms);
     let mut frames = Frames::default();
-    let work = timeout(patience, next::<_, Work>(&mut stream, &mut frames)).await;
-    let Work { place, order, .. } =
-        work.map_err(|_| broken("no order in time"))??.ok_or_else(|| broken("it hung up"))?;
+    let mut patience = Duration::from_millis(node.config.connections.handshake_within_ms);
+    loop {
+        let Ok(work) = timeout(patience, next::<_, Work>(&mut stream, &mut frames)).await else {
+            return if patience == WAITS { Ok(()) } else { Err(broken("no order in time")) };
+        };
+        let work = match work {
+            Ok(Some(work)) => work,
+            _ if patience == WAITS => return Ok(()),
+            Ok(None) => return Err(broken("it hung up")),
+            Err(e) => return Err(e),
+        };
+        match serve(node, (stream, frames), work, peer).await? {
+            Close::Lost(why) => {
+                tracing::debug!("jobs: a link of {peer} ended: {why}");
+                return Ok(());
+            }
+            Close::Kept(same, rest) => (stream, frames, patience) = (same, rest, WAITS),
+        }
+    }
+}
+
+/// One job.
+async fn serve<S>(node: &Arc<Node>, (stream, frames): (S, Frames), work: Work, peer: &str) -> io::Result<Close<S>>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Work { place, order, .. } = work;
     order.check().map_err(broken)?;
-    let (order, entry) = match check(node, &order, place, peer) {
+    let (hear, downs) = channel(WAITING);
+    let (ups, queue) = unbounded_channel();
+    let runs = match check(node, &order, place, peer) {
         Ok(()) => {
             let order = Arc::new(order);
             let entry = enter(node, &order, place).ok_or_else(|| broken("this node has a part in that job already"))?;
-            (order, entry)
+            let node = node.clone();
+            tokio::spawn(async move { part::run(&node, order, place, entry, (downs, ups)).await })
         }
         Err(why) => {
-            for up in [Up::Refused { place, why }, Up::Gone] {
-                stream.write_all(&encode(&up).map_err(broken)?).await?;
-            }
-            stream.shutdown().await?;
-            return Ok(());
+            [Up::Refused { place, why }, Up::Gone].into_iter().for_each(|up| _ = ups.send(up));
+            tokio::spawn(async move { drop(downs) })
         }
     };
-    let (hear, downs) = channel(WAITING);
-    let (ups, queue) = unbounded_channel();
     let lost_after = Duration::from_millis(node.config.jobs.lost_after_ms);
-    let said = Said { queue, beat: Up::Beat, silence: Some(lost_after) };
-    let (mine, theirs) = (node.clone(), order.clone());
-    let runs = tokio::spawn(async move {
-        part::run(&mine, theirs, place, entry.cpus.clone(), (downs, ups)).await;
-        drop(entry);
-    });
-    let why = talk(stream, frames, said, &hear, |down: Down| down).await;
-    tracing::debug!("jobs: job {} of {}: the link up ended: {why}", order.job, order.nodes[0].node);
-    // Its parent is lost, or all is over.
-    drop(hear);
+    let said = Said { queue, beat: Up::Beat, silence: Some(lost_after), end: End::Waits };
+    let close = talk(stream, frames, said, hear, (|down: Down| down, |down: &Down| *down == Down::End)).await;
+    // If its parent was lost it may not be over.
     let _ = runs.await;
-    Ok(())
+    Ok(close)
 }
 
 /// Others may not have heard of it.
@@ -86,11 +101,16 @@ fn check(node: &Node, order: &Order, place: u32, peer: &str) -> Result<(), Strin
 
 /// What this node's administrator says of jobs of other nodes.
 fn allowed(node: &Node, order: &Order) -> Result<(), String> {
-    let (rules, head) = (&node.config.jobs, &order.nodes[0].node);
-    if !rules.accept || !rules.from.is_empty() && !rules.from.contains(head) {
+    takes_jobs(node, &order.nodes[0].node, &order.user)
+}
+
+/// The same, of this user's from that node.
+pub fn takes_jobs(node: &Node, head: &str, user: &str) -> Result<(), String> {
+    let rules = &node.config.jobs;
+    if !rules.accept || !rules.from.is_empty() && !rules.from.iter().any(|from| from == head) {
         return Err(format!("it takes no jobs of {head} ([jobs] accept, from)"));
     }
-    if !rules.root && order.user == "root" {
+    if !rules.root && user == "root" {
         return Err("it runs nothing for another node's root ([jobs] root allows it)".into());
     }
     if node.balancing.is_drained() {

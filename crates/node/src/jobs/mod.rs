@@ -1,16 +1,19 @@
 //! Parallel jobs: this node's part in each ([`part`]), as one of its nodes ([`member`]) or as the one that the user's command speaks to ([`head`]).
 //! What is decided is in crates/launch; here are its links, processes and clocks.
 
+mod along;
 mod cache;
 mod goods;
 pub mod head;
 pub mod link;
 pub mod member;
 mod part;
+mod spare;
 mod starter;
 mod sweep;
 
 use self::cache::Cache;
+use self::spare::Spares;
 use self::starter::Starter;
 use crate::daemon::Node;
 use crate::events::now_ms;
@@ -36,9 +39,12 @@ pub struct Jobs {
     inner: Mutex<Inner>,
     file: PathBuf,
     writer: Arc<Writer>,
-    /// Programs that came with jobs.
+    /// Files that came with jobs.
     cache: Arc<Cache>,
-    starter: Starter,
+    /// Where ranks find them: see [`along`].
+    along: PathBuf,
+    pub(crate) starter: Starter,
+    spares: Spares,
     /// What all ranks here have in their environment.
     mark: String,
     /// Users that were looked up, and when: it takes longer than to start a rank.
@@ -98,8 +104,10 @@ impl Jobs {
         let mark = sweep::mark(file.parent().unwrap_or(&file));
         // What outlived its launcher and its daemon.
         let left = mark.clone();
-        std::thread::Builder::new().name("pando-sweep".into()).spawn(move || sweep::sweep(&left, None))?;
+        std::thread::Builder::new().name("pando-sweep".into()).spawn(move || sweep::sweep(&left, &[]))?;
         let cache = Arc::new(Cache::open(programs, cache_mb << 20));
+        let along = along::base(file.parent().unwrap_or(&file));
+        along::sweep(&along);
         Ok(Jobs {
             inner: Mutex::new(Inner {
                 next,
@@ -111,7 +119,9 @@ impl Jobs {
             file,
             writer,
             cache,
+            along,
             starter: Starter::default(),
+            spares: Spares::default(),
             mark,
             users: Mutex::default(),
         })
@@ -122,7 +132,7 @@ impl Jobs {
     }
 
     /// A user by name, as this machine knows it, or knew it a moment ago.
-    fn user(&self, name: &str) -> Option<Identity> {
+    pub(crate) fn user(&self, name: &str) -> Option<Identity> {
         let users = || self.users.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((when, found)) = users().get(name)
             && when.elapsed() < KNOWN_FOR
@@ -136,6 +146,11 @@ impl Jobs {
         }
         users.insert(name.to_owned(), (Instant::now(), found.clone()));
         found
+    }
+
+    /// What all ranks here have in their environment.
+    pub(crate) fn mark(&self) -> &str {
+        &self.mark
     }
 
     /// A number that no job of this node has had.
@@ -164,6 +179,11 @@ impl Jobs {
     }
 }
 
+/// Ends what is left of a batch job whose helper was killed.
+pub(crate) fn sweep_batch(mark: &str, run: &str) {
+    sweep::sweep(mark, &[(crate::batch_job::RUN, run)]);
+}
+
 /// Notes that this node has a part in it. None if it has one already.
 fn enter(node: &Arc<Node>, order: &Order, place: u32) -> Option<Entry> {
     let key = (order.nodes[0].node.clone(), order.job);
@@ -171,6 +191,7 @@ fn enter(node: &Arc<Node>, order: &Order, place: u32) -> Option<Entry> {
     let nodes = order.nodes.iter().filter(|s| s.ranks > 0).map(|s| s.node.clone()).collect();
     let mut job = views::Job {
         job: order.job,
+        name: order.name.clone(),
         head: key.0.clone(),
         user: order.user.clone(),
         ranks: order.size(),

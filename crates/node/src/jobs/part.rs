@@ -1,31 +1,37 @@
-//! Drives this node's part in a job: links to the nodes below it, its own launcher, and the program that goes along.
+//! Drives this node's part in a job: links to the nodes below it, its own launcher, and the files that go along.
 
 use super::goods::{Goods, News};
-use super::link::{Said, in_words, talk};
-use super::sweep;
+use super::link::{Close, End, Said, answers, in_words, talk};
+use super::spare::{self, Spares};
+use super::{Entry, sweep};
 use crate::daemon::Node;
 use crate::launcher::LAUNCHER;
 use crate::peers;
 use pando_kernel::{procfs, signal};
 use pando_launch::{Child, Down, Effect, Event, Frames, Identity, Order, Part, Up, Work, encode};
 use pando_wire::SNI_JOB;
+use serde_bytes::ByteBuf;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::net::UnixStream;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedSender, channel, unbounded_channel};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_rustls::client::TlsStream;
 
 /// Messages that have been read and not been heeded.
 const WAITING: usize = 256;
 
 /// A launcher that was told to end everything has so long.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
+/// One that an earlier job has left says within this who it is.
+const LAUNCHER_ANSWERS: Duration = Duration::from_secs(2);
 
 /// What a child says; or why nothing is heard of it any more.
 type Heard = (usize, Result<Up, String>);
@@ -39,6 +45,8 @@ struct Below {
     cpus: Vec<Vec<u16>>,
     /// See [`Work::user`].
     user: Option<Identity>,
+    /// See [`Work::along`].
+    along: Option<ByteBuf>,
     at: usize,
     said: Said<Down>,
     hear: Sender<Heard>,
@@ -50,7 +58,7 @@ struct Driver {
     part: Part,
     links: Vec<Option<UnboundedSender<Down>>>,
     goods: Option<Goods>,
-    /// The launcher, as long as it waits for the program.
+    /// The launcher, as long as it waits for files.
     waits: Option<Below>,
     ups: UnboundedSender<Up>,
     /// What happens next, in the launcher's name.
@@ -59,20 +67,22 @@ struct Driver {
     launcher: Option<i32>,
     /// It has been told to end everything, and has until then.
     gives_up: Option<Instant>,
+    /// The job is known here, and has its CPUs.
+    entry: Option<Entry>,
 }
 
-/// Runs it to its end. `cpus`: those of each rank here. `parent`: what it says, closed when it is lost, and what it is told.
+/// Runs it to its end. `parent`: what it says, closed when it is lost, and what it is told.
 pub async fn run(
     node: &Arc<Node>,
     order: Arc<Order>,
     place: u32,
-    cpus: Vec<Vec<u16>>,
+    entry: Entry,
     parent: (Receiver<Down>, UnboundedSender<Up>),
 ) {
     let (mut downs, ups) = parent;
     let (hear, mut heard) = channel::<Heard>(WAITING);
     // As long as `hear` is there, `heard` waits for who may still come.
-    let mut driver = Driver::make(node, order, place, cpus, (ups, hear.clone()));
+    let mut driver = Driver::make(node, order, place, entry, (ups, hear.clone()));
     driver.begin();
     let mut has_parent = true;
     while !driver.part.is_over() {
@@ -82,7 +92,7 @@ pub async fn run(
         }
         tokio::select! {
             down = downs.recv(), if has_parent => match down {
-                Some(Down::Piece { index, bytes }) => driver.piece(index, &bytes),
+                Some(Down::Piece { file, index, bytes }) => driver.piece(file, index, &bytes),
                 Some(down) => driver.feed(Event::Down(down)),
                 None => {
                     has_parent = false;
@@ -91,12 +101,13 @@ pub async fn run(
             },
             () = sleep_until(driver.gives_up.unwrap_or_else(Instant::now)), if driver.gives_up.is_some() => driver.give_up(),
             Some((at, heard)) = heard.recv() => match heard {
-                Ok(Up::Want(upto)) => driver.wanted(at, upto),
+                Ok(Up::Want { file, upto }) => driver.wanted(at, file, upto),
                 Ok(Up::Launcher(pid)) => driver.launcher = driver.launcher.or(Some(pid).filter(|_| driver.is_launcher(at))),
                 Ok(up) => {
                     if up == Up::Gone {
                         // Its link is closed when nobody can say anything on it.
                         driver.links[at] = None;
+                        driver.leave(at);
                     }
                     driver.feed(Event::Up(at, up));
                 }
@@ -115,15 +126,15 @@ impl Driver {
         node: &Arc<Node>,
         order: Arc<Order>,
         place: u32,
-        cpus: Vec<Vec<u16>>,
+        entry: Entry,
         (ups, hear): (UnboundedSender<Up>, Sender<Heard>),
     ) -> Driver {
         let part = Part::new(order.clone(), place);
         let children = part.children();
         let (user, goods) = tokio::task::block_in_place(|| {
             let user = node.jobs.user(&order.user);
-            let goods =
-                user.as_ref().and_then(|user| Goods::new(&node.jobs.cache, &order, (user.0, user.1), &children));
+            let (cache, base) = (&node.jobs.cache, &node.jobs.along);
+            let goods = user.as_ref().and_then(|u| Goods::new(cache, &order, (u.0, u.1), &children, base));
             (user, goods)
         });
         let (links, events) = (Vec::new(), VecDeque::new());
@@ -138,14 +149,16 @@ impl Driver {
             events,
             launcher: None,
             gives_up: None,
+            entry: Some(entry),
         };
+        let all = driver.entry.as_ref().map_or_else(Vec::new, |entry| entry.cpus.clone());
         for (at, child) in children.into_iter().enumerate() {
             let (sender, queue) = unbounded_channel();
             driver.links.push(Some(sender));
             let silence = (child != Child::Launcher).then(|| Duration::from_millis(node.config.jobs.lost_after_ms));
-            let said = Said { queue, beat: Down::Beat, silence };
-            let (node, order, cpus, user) = (node.clone(), order.clone(), cpus.clone(), user.clone());
-            let below = Below { node, order, place, cpus, user, at, said, hear: hear.clone() };
+            let said = Said { queue, beat: Down::Beat, silence, end: End::Says(Down::End) };
+            let (node, order, cpus, user) = (node.clone(), order.clone(), all.clone(), user.clone());
+            let below = Below { node, order, place, cpus, user, along: None, at, said, hear: hear.clone() };
             match child {
                 Child::Launcher => driver.waits = Some(below),
                 Child::Place(place) => drop(tokio::spawn(below.member(place))),
@@ -166,8 +179,10 @@ impl Driver {
     }
 
     fn launch(&mut self) {
-        let Some(below) = self.waits.take() else { return };
-        match self.goods.as_ref().and_then(Goods::file).transpose() {
+        let Some(mut below) = self.waits.take() else { return };
+        below.along =
+            self.goods.as_ref().and_then(Goods::along).map(|dir| ByteBuf::from(dir.into_os_string().into_vec()));
+        match self.goods.as_ref().and_then(Goods::program).transpose() {
             Ok(program) => drop(tokio::spawn(below.launcher(program))),
             Err(e) => {
                 self.waits = Some(below);
@@ -176,9 +191,17 @@ impl Driver {
         }
     }
 
-    fn piece(&mut self, index: u32, bytes: &[u8]) {
+    /// The launcher has gone.
+    fn leave(&mut self, at: usize) {
+        if let Some(goods) = self.goods.as_mut().filter(|_| self.part.children().get(at) == Some(&Child::Launcher)) {
+            tokio::task::block_in_place(|| goods.leave());
+        }
+    }
+
+    fn piece(&mut self, file: u16, index: u32, bytes: &[u8]) {
+        let wanted = self.waits.is_some();
         let Some(goods) = &mut self.goods else { return };
-        let news = tokio::task::block_in_place(|| goods.came(index, bytes));
+        let news = tokio::task::block_in_place(|| goods.came(file, index, bytes, wanted));
         let is_here = goods.is_here();
         self.heed(news);
         if is_here {
@@ -186,15 +209,15 @@ impl Driver {
         }
     }
 
-    fn wanted(&mut self, at: usize, upto: u32) {
+    fn wanted(&mut self, at: usize, file: u16, upto: u32) {
         let Some(goods) = &mut self.goods else { return };
-        let news = tokio::task::block_in_place(|| goods.receiver(at, upto));
+        let news = tokio::task::block_in_place(|| goods.receiver(at, file, upto));
         self.heed(news);
     }
 
     fn heed(&mut self, news: News) {
-        if let Some(upto) = news.ask {
-            let _ = self.ups.send(Up::Want(upto));
+        for (file, upto) in news.asks {
+            let _ = self.ups.send(Up::Want { file, upto });
         }
         for (at, down) in news.send {
             self.tell(at, down);
@@ -227,9 +250,16 @@ impl Driver {
         });
         for effect in effects.unwrap_or_default() {
             match effect {
-                Effect::Up(up) => _ = self.ups.send(up),
+                Effect::Up(up) => {
+                    if up == Up::Gone {
+                        // Its CPUs are free before anybody hears of it, and may give this node another job.
+                        self.entry = None;
+                    }
+                    let _ = self.ups.send(up);
+                }
                 Effect::Down(at, Down::Kill) if self.waits.as_ref().is_some_and(|w| w.at == at) => {
-                    self.waits = None;
+                    // Nothing of it is left when that is told.
+                    (self.waits, self.goods) = (None, None);
                     self.events.push_back(Event::Up(at, Up::Gone));
                 }
                 Effect::Down(at, down) => {
@@ -266,59 +296,131 @@ impl Driver {
 impl Below {
     async fn member(self, place: u32) {
         let (hear, at) = (self.hear.clone(), self.at);
-        let why = self.speak_to_member(place).await.unwrap_or_else(|e| in_words(&e));
-        let _ = hear.send((at, Err(why))).await;
+        if let Some(why) = self.speak_to_member(place).await.unwrap_or_else(|e| Some(in_words(&e))) {
+            let _ = hear.send((at, Err(why))).await;
+        }
     }
 
     async fn launcher(self, program: Option<File>) {
         let (hear, at) = (self.hear.clone(), self.at);
-        let why = self.speak_to_launcher(program).await.unwrap_or_else(|e| e.to_string());
-        let _ = hear.send((at, Err(why))).await;
+        if let Some(why) = self.speak_to_launcher(program).await.unwrap_or_else(|e| Some(e.to_string())) {
+            let _ = hear.send((at, Err(why))).await;
+        }
     }
 
-    async fn speak_to_member(self, place: u32) -> io::Result<String> {
-        let (node, name) = (&self.node, &self.order.nodes[place as usize].node);
+    /// None: the job is over there. Otherwise why nothing is heard any more.
+    async fn speak_to_member(self, place: u32) -> io::Result<Option<String>> {
+        let (node, order) = (self.node.clone(), self.order.clone());
+        let name = &order.nodes[place as usize].node;
         let known = node.cluster.members().into_iter().find(|m| m.name == *name);
         let member = known.ok_or_else(|| io::Error::other(format!("{} does not know it", node.name())))?;
-        let stream = peers::connect(node, &member, SNI_JOB).await?;
-        self.speak(stream, place, &AtomicBool::default()).await
-    }
-
-    async fn speak_to_launcher(self, program: Option<File>) -> io::Result<String> {
-        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
-        let program = program.map(OwnedFd::from);
-        self.node.jobs.starter.launch(&self.node, &OwnedFd::from(theirs), program.as_ref())?;
-        ours.set_nonblocking(true)?;
-        let (stream, order, place) = (UnixStream::from_std(ours)?, self.order.clone(), self.place);
-        let (gone, mark) = (AtomicBool::new(false), self.node.jobs.mark.clone());
-        let ended = self.speak(stream, place, &gone).await;
-        if !gone.load(Ordering::Relaxed) {
-            let (head, job) = (order.nodes[0].node.clone(), order.job);
-            tokio::task::spawn_blocking(move || sweep::sweep(&mark, Some((&head, job)))).await.ok();
-            return Ok("the process that started its ranks was killed".into());
-        }
-        ended
-    }
-
-    async fn speak<S: AsyncRead + AsyncWrite + Unpin>(
-        self,
-        mut stream: S,
-        place: u32,
-        gone: &AtomicBool,
-    ) -> io::Result<String> {
-        let (cpus, user) = match place == self.place {
-            true => (self.cpus, self.user),
-            false => (Vec::new(), None),
+        let work = self.work(place)?;
+        let (stream, frames) = match kept(&node, name, &work).await {
+            Some(ready) => ready,
+            None => {
+                let mut stream = peers::connect(&node, &member, SNI_JOB).await?;
+                stream.write_all(&work).await?;
+                stream.flush().await?;
+                (stream, Frames::default())
+            }
         };
-        let mark = if place == self.place { self.node.jobs.mark.clone() } else { String::new() };
-        let work = Work { place, order: (*self.order).clone(), mark, user, cpus };
-        stream.write_all(&encode(&work).map_err(io::Error::other)?).await?;
-        stream.flush().await?;
         let at = self.at;
+        Ok(match talk(stream, frames, self.said, self.hear, (|up| (at, Ok(up)), |up: &Up| *up == Up::Gone)).await {
+            Close::Lost(why) => Some(why),
+            Close::Kept(stream, frames) => {
+                Spares::keep_link(&node, name, stream, &frames);
+                None
+            }
+        })
+    }
+
+    /// As [`Self::speak_to_member`].
+    async fn speak_to_launcher(self, program: Option<File>) -> io::Result<Option<String>> {
+        let (node, order) = (self.node.clone(), self.order.clone());
+        let work = self.work(self.place)?;
+        let spare = match program {
+            // It is handed over with the connection.
+            Some(_) => None,
+            None => spare_launcher(&node, &work).await,
+        };
+        let (stream, frames) = match spare {
+            Some(ready) => ready,
+            None => {
+                let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+                let program = program.map(OwnedFd::from);
+                node.jobs.starter.launch(&node, &OwnedFd::from(theirs), program.as_ref())?;
+                ours.set_nonblocking(true)?;
+                let mut stream = UnixStream::from_std(ours)?;
+                stream.write_all(&work).await?;
+                (stream, Frames::default())
+            }
+        };
+        let (at, gone, pid) = (self.at, AtomicBool::new(false), AtomicI32::new(0));
         let event = |up: Up| {
             gone.fetch_or(up == Up::Gone, Ordering::Relaxed);
+            if let Up::Launcher(is) = up {
+                pid.store(is, Ordering::Relaxed);
+            }
             (at, Ok(up))
         };
-        Ok(talk(stream, Frames::default(), self.said, &self.hear, event).await)
+        let ended = talk(stream, frames, self.said, self.hear, (event, |up: &Up| *up == Up::Gone)).await;
+        Ok(match ended {
+            Close::Kept(stream, frames) => {
+                Spares::keep_launcher(&node, spare::Launcher { stream, pid: pid.into_inner() }, &frames);
+                None
+            }
+            Close::Lost(why) if gone.into_inner() => Some(why),
+            Close::Lost(_) => {
+                let (head, job) = (order.nodes[0].node.clone(), order.job.to_string());
+                let sweep = move || sweep::sweep(&node.jobs.mark, &[("PANDO_HEAD", &head), ("PANDO_JOB_ID", &job)]);
+                tokio::task::spawn_blocking(sweep).await.ok();
+                Some("the process that started its ranks was killed".into())
+            }
+        })
     }
+
+    /// The first frame: the order for that place; for this node's own launcher with what only it is told.
+    fn work(&self, place: u32) -> io::Result<Vec<u8>> {
+        let order = (*self.order).clone();
+        let work = match place == self.place {
+            true => {
+                let (mark, user, cpus) = (self.node.jobs.mark.clone(), self.user.clone(), self.cpus.clone());
+                Work { place, order, mark, user, cpus, along: self.along.clone() }
+            }
+            false => Work { place, order, mark: String::new(), user: None, cpus: Vec::new(), along: None },
+        };
+        encode(&work).map_err(io::Error::other)
+    }
+}
+
+/// A link to that node which an earlier job has left, if it still serves: its other end has begun to answer. Whether the node lives when it does not, a
+/// new one tells.
+async fn kept(node: &Node, name: &str, work: &[u8]) -> Option<(TlsStream<TcpStream>, Frames)> {
+    let patience = Duration::from_millis(node.config.jobs.lost_after_ms);
+    let mut stream = node.jobs.spares.link(name).await?;
+    let mut frames = Frames::default();
+    let asked = async {
+        stream.write_all(work).await?;
+        stream.flush().await?;
+        answers(&mut stream, &mut frames).await
+    };
+    let answered = timeout(patience, asked).await.is_ok_and(|answered| answered.is_ok());
+    answered.then_some((stream, frames))
+}
+
+/// A launcher that an earlier job has left, if it does something.
+async fn spare_launcher(node: &Node, work: &[u8]) -> Option<(UnixStream, Frames)> {
+    while let Some(mut launcher) = node.jobs.spares.launcher().await {
+        let mut frames = Frames::default();
+        let asked = async {
+            launcher.stream.write_all(work).await?;
+            answers(&mut launcher.stream, &mut frames).await
+        };
+        match timeout(LAUNCHER_ANSWERS, asked).await {
+            Ok(Ok(())) => return Some((launcher.stream, frames)),
+            Ok(Err(_)) => {}
+            Err(_) => spare::give_up(launcher.pid),
+        }
+    }
+    None
 }

@@ -2,7 +2,7 @@
 
 use crate::daemon::Node;
 use crate::helper;
-use crate::launcher::{LAUNCH, PROGRAM};
+use crate::launcher::{BATCH, LAUNCH, PROGRAM};
 use pando_kernel::scm;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -16,25 +16,30 @@ pub struct Starter(Mutex<Option<UnixStream>>);
 impl Starter {
     /// Has a launcher begin, with this end of a connection and, if it came with the job, the program.
     pub fn launch(&self, node: &Node, connection: &OwnedFd, program: Option<&OwnedFd>) -> io::Result<()> {
+        self.say(node, |to| {
+            if let Some(program) = program {
+                scm::send(to.as_raw_fd(), PROGRAM, program.as_raw_fd())?;
+            }
+            scm::send(to.as_raw_fd(), LAUNCH, connection.as_raw_fd())
+        })
+    }
+
+    /// Has the helper of a batch job begin, with this end of a connection.
+    pub fn batch(&self, node: &Node, connection: &OwnedFd) -> io::Result<()> {
+        self.say(node, |to| scm::send(to.as_raw_fd(), BATCH, connection.as_raw_fd()))
+    }
+
+    fn say(&self, node: &Node, what: impl Fn(&UnixStream) -> io::Result<()>) -> io::Result<()> {
         let mut socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(there) = &*socket
-            && send(there, connection, program).is_ok()
-        {
+        if socket.as_ref().is_some_and(|there| what(there).is_ok()) {
             return Ok(());
         }
         // It has ended, or there was none.
         let (ours, theirs) = UnixStream::pair()?;
         let mut child = helper::spawn_starter(node, OwnedFd::from(theirs))?;
         tokio::spawn(async move { child.wait().await });
-        send(&ours, connection, program)?;
+        what(&ours)?;
         *socket = Some(ours);
         Ok(())
     }
-}
-
-fn send(to: &UnixStream, connection: &OwnedFd, program: Option<&OwnedFd>) -> io::Result<()> {
-    if let Some(program) = program {
-        scm::send(to.as_raw_fd(), PROGRAM, program.as_raw_fd())?;
-    }
-    scm::send(to.as_raw_fd(), LAUNCH, connection.as_raw_fd())
 }

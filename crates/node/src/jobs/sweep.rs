@@ -15,15 +15,10 @@ pub fn mark(state: &Path) -> String {
     std::fs::metadata(state).map_or_else(|_| state.display().to_string(), |m| format!("{:x}-{:x}", m.dev(), m.ino()))
 }
 
-/// Ends all processes with this mark; only those of one job, if one is named (its head and number).
-pub fn sweep(mark: &str, job: Option<(&str, u64)>) {
-    let number = job.map(|(_, number)| number.to_string());
+/// Ends all processes with this mark that have these variables, too.
+pub fn sweep(mark: &str, of: &[(&str, &str)]) {
     let is = |pid: i32, name: &str, value: &str| procfs::variable(pid, name).is_some_and(|v| v == value);
-    let is_of_it = |pid: &i32| {
-        is(*pid, MARK, mark)
-            && job.is_none_or(|(head, _)| is(*pid, "PANDO_HEAD", head))
-            && number.as_ref().is_none_or(|number| is(*pid, "PANDO_JOB_ID", number))
-    };
+    let is_of_it = |pid: &i32| is(*pid, MARK, mark) && of.iter().all(|(name, value)| is(*pid, name, value));
     for _ in 0..ROUNDS {
         let left: Vec<i32> = procfs::processes().into_iter().filter(is_of_it).collect();
         let lives = |pid: &&i32| procfs::stat(**pid).is_some_and(|s| s.lives());

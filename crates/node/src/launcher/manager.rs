@@ -2,7 +2,7 @@
 
 use super::{Teller, Told};
 use pando_launch::pmi::{MOST_LINE, Reply, Server};
-use pando_launch::{Order, Said, Share, Up};
+use pando_launch::{Named, Order, Said, Stream, Up};
 use std::collections::BTreeMap;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
@@ -15,13 +15,15 @@ const UNREAD: usize = 256;
 /// See above.
 pub struct Manager {
     server: Server,
+    place: u32,
     lines: BTreeMap<u32, Sender<String>>,
 }
 
 impl Manager {
-    /// For the ranks of `share`.
-    pub fn new(order: &Order, share: &Share) -> Manager {
-        Manager { server: Server::new(order.job, &order.nodes, share), lines: BTreeMap::new() }
+    /// For the ranks of this place.
+    pub fn new(order: &Order, place: u32) -> Manager {
+        let share = &order.nodes[place as usize];
+        Manager { server: Server::new(order.job, &order.nodes, share), place, lines: BTreeMap::new() }
     }
 
     /// A rank has begun, with this connection.
@@ -59,6 +61,12 @@ impl Manager {
         self.do_all(replies);
     }
 
+    /// What has come of a rank's wish about a name.
+    pub fn named(&mut self, rank: u32, answer: Named) {
+        let replies = self.server.named(rank, answer);
+        self.do_all(replies);
+    }
+
     fn do_all(&mut self, replies: Vec<Reply>) -> Vec<Up> {
         let mut ups = Vec::new();
         for reply in replies {
@@ -68,6 +76,11 @@ impl Manager {
                     if self.lines.get(&rank).is_some_and(|to| to.try_send(text).is_err()) {
                         self.lines.remove(&rank);
                     }
+                }
+                Reply::Name(rank, what) => ups.push(Up::Name { place: self.place, rank, what }),
+                Reply::Say(rank, why) => {
+                    let (stream, bytes) = (Stream::Err, format!("pando: {why}\n").into_bytes());
+                    ups.push(Up::Output { place: self.place, rank, stream, bytes });
                 }
                 Reply::Fence(said) => ups.push(Up::Fence(said)),
                 Reply::Abort(rank, status) => ups.push(Up::Abort { rank, status }),

@@ -5,7 +5,7 @@ use super::manager::Manager;
 use super::pmix::Pmix;
 use super::ready::Ready;
 use pando_kernel::pmix::Event;
-use pando_launch::{Manager as Wanted, Modex, Order, Said, Up};
+use pando_launch::{Manager as Wanted, Modex, Named, Order, Said, Up};
 use std::ffi::OsString;
 use tokio::net::UnixStream;
 
@@ -14,7 +14,7 @@ pub enum Meeting {
     /// Through nobody.
     None,
     /// A server of PMI-1.
-    Pmi1(Manager),
+    Pmi1(Box<Manager>),
     /// One of PMIx.
     Pmix(Box<Pmix>),
 }
@@ -24,7 +24,7 @@ impl Meeting {
     pub fn make(order: &Order, place: u32, ready: &Ready, tell: &Teller) -> Result<Meeting, String> {
         Ok(match &order.manager {
             Wanted::None => Meeting::None,
-            Wanted::Pmi1 => Meeting::Pmi1(Manager::new(order, &order.nodes[place as usize])),
+            Wanted::Pmi1 => Meeting::Pmi1(Box::new(Manager::new(order, place))),
             Wanted::Pmix { space } => Meeting::Pmix(Box::new(Pmix::start(order, space, place, ready, tell)?)),
         })
     }
@@ -69,6 +69,13 @@ impl Meeting {
                 Vec::new()
             }
             Meeting::Pmix(pmix) => pmix.fenced(said),
+        }
+    }
+
+    /// What has come of a rank's wish about a name.
+    pub fn named(&mut self, rank: u32, answer: Named) {
+        if let Meeting::Pmi1(manager) = self {
+            manager.named(rank, answer);
         }
     }
 

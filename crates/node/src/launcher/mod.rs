@@ -1,9 +1,9 @@
 //! The launcher: the process that starts a job's ranks on one node, carries what they read and write, and leaves nothing behind. The daemon
-//! has one for each job; it ends, and all ranks with it, when the daemon's end of its connection closes.
+//! has one for each job, and a few that wait for the next one; it ends, and all ranks with it, when the daemon's end of its connection closes.
 //!
 //! One thread: the kernel kills a rank when the thread that started it ends.
 
-mod family;
+pub(crate) mod family;
 mod manager;
 mod meeting;
 mod pmix;
@@ -15,14 +15,14 @@ mod streams;
 
 use crate::jobs::link::next;
 use meeting::Meeting;
-use pando_kernel::{pmix::Event, procfs, rank};
+use pando_kernel::{pmix::Event, procfs, pty, rank};
 use pando_launch::{Down, Ending, Frames, Order, Up, Work, encode};
 use ready::Ready;
 pub use scratch::sweep as sweep_scratch;
 use serde_bytes::ByteBuf;
 pub use start::MARK;
 use start::Rank;
-pub use starter::{LAUNCH, LAUNCHER, PROGRAM, starter_main};
+pub use starter::{BATCH, LAUNCH, LAUNCHER, PROGRAM, SPARE, starter_main};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -33,13 +33,16 @@ use std::time::Duration;
 use streams::{Input, Phase, Streams};
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
-use tokio::net::unix::OwnedWriteHalf;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::AbortHandle;
 
 /// When all is killed, what ranks wrote before is said for so long.
 const LAST_WORDS: Duration = Duration::from_millis(200);
+/// Between asking a task that took too long to end and ending it.
+const GRACE: Duration = Duration::from_secs(2);
 /// Held ranks stand still within this.
 const STOPS_WITHIN: Duration = Duration::from_secs(2);
 /// Between two rounds of killing what is left.
@@ -57,6 +60,8 @@ enum Told {
     Drained(u32),
     /// It never began.
     Stillborn(u32),
+    /// This process of a task has run for as long as it may; since a while, and is to end at last.
+    TooLong(i32, bool),
 }
 
 type Teller = UnboundedSender<Told>;
@@ -89,30 +94,54 @@ pub fn hold_main(words: &[std::ffi::OsString]) -> i32 {
     if e.kind() == io::ErrorKind::NotFound { 127 } else { 126 }
 }
 
-async fn serve(socket: UnixStream, program: Option<OwnedFd>) -> io::Result<()> {
-    let (mut from, to) = socket.into_split();
-    let (says, said) = unbounded_channel();
+/// One job after the other.
+async fn serve(socket: UnixStream, mut program: Option<OwnedFd>) -> io::Result<()> {
+    let (mut from, mut to) = socket.into_split();
     let mut frames = Frames::default();
-    let Some(work) = next::<_, Work>(&mut from, &mut frames).await? else { return Ok(()) };
+    let mut children = signal(SignalKind::child())?;
+    while let Some(work) = next::<_, Work>(&mut from, &mut frames).await? {
+        name_me(LAUNCHER);
+        let (says, said) = unbounded_channel();
+        let writer = tokio::spawn(write(to, said));
+        let can_serve_again = job(work, program.take(), (&mut from, &mut frames), &mut children, says).await?;
+        to = writer.await.map_err(io::Error::other)??;
+        if !can_serve_again {
+            return Ok(());
+        }
+        // What the job's parent said before it heard that all is over.
+        while next::<_, Down>(&mut from, &mut frames).await?.ok_or(io::ErrorKind::UnexpectedEof)? != Down::End {}
+        name_me(SPARE);
+    }
+    Ok(())
+}
+
+fn name_me(name: &str) {
+    let _ = std::fs::write("/proc/self/comm", name);
+}
+
+/// One job, to its last word. Gives whether this process is as it was before.
+async fn job(
+    work: Work,
+    program: Option<OwnedFd>,
+    (from, frames): (&mut OwnedReadHalf, &mut Frames),
+    children: &mut Signal,
+    says: UnboundedSender<Up>,
+) -> io::Result<bool> {
     let (order, place) = (Arc::new(work.order), work.place);
     order.nodes.get(place as usize).ok_or_else(|| io::Error::other("no such place"))?;
-    let writer = tokio::spawn(write(to, said));
     let _ = says.send(Up::Launcher(std::process::id() as i32));
     let (tell, mut told) = unbounded_channel();
-    let made = Ready::make(&order, work.user, program, work.cpus, work.mark)
+    let made = Ready::make(&order, work.user, (program, work.along), work.cpus, work.mark)
         .and_then(|ready| Meeting::make(&order, place, &ready, &tell).map(|meeting| (ready, meeting)));
     let (ready, meeting) = match made {
         Ok(made) => made,
         Err(why) => {
             let _ = says.send(Up::Refused { place, why });
             let _ = says.send(Up::Gone);
-            drop(says);
-            let _ = writer.await;
-            return Ok(());
+            return Ok(false);
         }
     };
     let _ = says.send(Up::Ready);
-    let mut children = signal(SignalKind::child())?;
     let mut state = State {
         meeting,
         window: Arc::new(Semaphore::new(order.window as usize)),
@@ -129,15 +158,16 @@ async fn serve(socket: UnixStream, program: Option<OwnedFd>) -> io::Result<()> {
         queue: VecDeque::new(),
         no_more: false,
         late: Vec::new(),
+        terminal: None,
     };
     // Nothing of it is left when the daemon is gone.
     loop {
         tokio::select! {
-            down = next::<_, Down>(&mut from, &mut frames) => match down {
+            down = next::<_, Down>(from, frames) => match down {
                 Ok(Some(down)) => state.heed(down),
                 _ => {
                     family::end_all().await;
-                    return Ok(());
+                    return Ok(false);
                 }
             },
             Some(told) = told.recv() => state.told(told),
@@ -147,18 +177,14 @@ async fn serve(socket: UnixStream, program: Option<OwnedFd>) -> io::Result<()> {
             break;
         }
     }
+    // A library that has had threads here is not begun twice; and who was killed may have left somebody waiting.
+    let as_before = !state.killed && !matches!(state.meeting, Meeting::Pmix(_));
     finish(state, told, from, frames).await;
-    let _ = writer.await;
-    Ok(())
+    Ok(as_before)
 }
 
 /// All ranks have ended: what they have left behind ends, and what is still in their pipes is said.
-async fn finish(
-    mut state: State,
-    mut told: UnboundedReceiver<Told>,
-    mut from: tokio::net::unix::OwnedReadHalf,
-    mut frames: Frames,
-) {
+async fn finish(mut state: State, mut told: UnboundedReceiver<Told>, from: &mut OwnedReadHalf, frames: &mut Frames) {
     family::end_all().await;
     let ended = std::mem::take(&mut state.ranks).into_values().chain(std::mem::take(&mut state.late));
     let readers: Vec<_> = ended
@@ -183,7 +209,7 @@ async fn finish(
             _ = &mut all => break,
             () = &mut give_up, if killed => break,
             Some(Told::Say(up)) = told.recv() => drop(says.send(up)),
-            down = next::<_, Down>(&mut from, &mut frames) => match down {
+            down = next::<_, Down>(from, frames) => match down {
                 Ok(Some(Down::Taken { place: of, bytes })) if of == place => window.add_permits(bytes as usize),
                 Ok(Some(Down::Kill)) => break,
                 Ok(Some(_)) => {}
@@ -199,7 +225,8 @@ async fn finish(
     let _ = says.send(Up::Gone);
 }
 
-async fn write(mut to: OwnedWriteHalf, mut said: UnboundedReceiver<Up>) -> io::Result<()> {
+/// Until there is nothing more to say.
+async fn write(mut to: OwnedWriteHalf, mut said: UnboundedReceiver<Up>) -> io::Result<OwnedWriteHalf> {
     while let Some(up) = said.recv().await {
         let mut bytes = encode(&up).map_err(io::Error::other)?;
         // What is there is written at once.
@@ -208,7 +235,7 @@ async fn write(mut to: OwnedWriteHalf, mut said: UnboundedReceiver<Up>) -> io::R
         }
         to.write_all(&bytes).await?;
     }
-    to.shutdown().await
+    Ok(to)
 }
 
 /// What there is while ranks run.
@@ -230,6 +257,8 @@ struct State {
     no_more: bool,
     /// Tasks that have ended, and of which something still writes.
     late: Vec<Rank>,
+    /// That of the first rank, if it runs here and has one.
+    terminal: Option<OwnedFd>,
 }
 
 impl State {
@@ -254,6 +283,11 @@ impl State {
             Down::Start if !self.begun && !self.killed => self.start(),
             Down::Stdin(bytes) => self.input.push(bytes),
             Down::StdinEnds => self.input.end(),
+            Down::Size(rows, columns) => {
+                let resized = self.terminal.as_ref().map(|terminal| pty::set_size(terminal, (rows, columns)));
+                // It has begun with the size of then, or is not here.
+                resized.and_then(Result::err).inspect(|e| eprintln!("pando: the terminal's size: {e}"));
+            }
             Down::Signal(number) => {
                 if self.order.hold && i32::from(number) == libc::SIGCONT {
                     self.wait_for_held();
@@ -266,6 +300,7 @@ impl State {
                 ups.into_iter().for_each(|up| self.say(up));
             }
             Down::Modex(modex) => self.meeting.modex(modex, &self.tell),
+            Down::Named { place, rank, answer } if place == self.place => self.meeting.named(rank, answer),
             Down::Task { place, task, words } if place == self.place && self.order.pool => {
                 self.queue.push_back((task, words));
                 self.fill();
@@ -290,7 +325,8 @@ impl State {
                 start::start(&self.order, self.place, rank, &self.ready, &streams, &mut self.input, more)
             });
             let begun = match started {
-                Ok((begun, connection)) => {
+                Ok((begun, connection, terminal)) => {
+                    self.terminal = terminal.or(self.terminal.take());
                     self.meeting.attach(rank, connection, &self.tell);
                     self.pids.insert(begun.pid, rank);
                     begun
@@ -323,7 +359,8 @@ impl State {
         {
             let streams = self.streams();
             match start::task(&self.order, (self.place, task), &words, &self.ready, &streams) {
-                Ok(begun) => {
+                Ok(mut begun) => {
+                    begun.clock = self.order.task_ms.map(|ms| self.wakes(Duration::from_millis(ms), begun.pid, false));
                     self.pids.insert(begun.pid, task);
                     self.ranks.insert(task, begun);
                 }
@@ -358,7 +395,29 @@ impl State {
                 self.settle(rank);
             }
             Told::Stillborn(rank) => self.settle(rank),
+            Told::TooLong(pid, last) => self.too_long(pid, last),
         }
+    }
+
+    fn wakes(&self, after: Duration, pid: i32, last: bool) -> AbortHandle {
+        let tell = self.tell.clone();
+        let clock = tokio::spawn(async move {
+            tokio::time::sleep(after).await;
+            let _ = tell.send(Told::TooLong(pid, last));
+        });
+        clock.abort_handle()
+    }
+
+    /// First it is asked to end, with what it has started.
+    fn too_long(&mut self, pid: i32, last: bool) {
+        family::signal_session(pid, if last { libc::SIGKILL } else { libc::SIGTERM });
+        let task = self.pids.get(&pid).and_then(|task| self.ranks.get_mut(task));
+        if let Some(task) = task.filter(|_| !last) {
+            task.late = true;
+            // What it has started may be deaf, too: nobody stops this clock.
+            self.wakes(GRACE, pid, true);
+        }
+        self.collect();
     }
 
     /// Tells of its end, if it has ended and has been heard to the end.
@@ -370,7 +429,8 @@ impl State {
         }
         self.late.retain(|task| task.readers.iter().any(|reader| !reader.is_finished()));
         self.late.extend(self.ranks.remove(&rank));
-        self.say(Up::Done { place: self.place, task: rank, how });
+        let ran_ms = self.late.last().map_or(0, |task| task.ran.as_millis() as u64);
+        self.say(Up::Done { place: self.place, task: rank, how, ran_ms });
     }
 
     /// They stop themselves first thing; to go on can only be told to who stands.
@@ -401,10 +461,16 @@ impl State {
                 how => how,
             };
             let Some(found) = self.ranks.get_mut(&rank) else { continue };
-            found.ended = Some(how);
+            found.ended = Some(if found.late { Ending::Late } else { how });
+            found.ran = found.begun.elapsed();
+            found.clock.take().inspect(AbortHandle::abort);
             self.input.gone(rank);
             freed = true;
             let _ = found.phase.send(Phase::Ended);
+            if rank == 0 {
+                // Keys that nobody has read are nobody's.
+                self.terminal = None;
+            }
             self.settle(rank);
         }
         if freed && self.order.pool {

@@ -1,15 +1,19 @@
 //! What can be found out before a job begins: may its user run programs here, is there such a program, and such a directory?
 
 use pando_kernel::rank::{User, as_user};
-use pando_launch::{Identity, Order, Task};
-use std::ffi::{CString, OsStr};
+use pando_launch::{Identity, Need, Order, Task, base, listed};
+use serde_bytes::ByteBuf;
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+/// Where the loader looks for libraries, and its list of those elsewhere.
+const LIBRARIES: [&str; 4] = ["/lib64", "/usr/lib64", "/lib", "/usr/lib"];
+const LIST: &str = "/etc/ld.so.cache";
 /// Where programs are looked for when the user's environment says nothing.
 const USUAL_PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
 
@@ -19,6 +23,8 @@ pub struct Ready {
     pub program: PathBuf,
     /// That file, if it came with the job.
     pub open: Option<OwnedFd>,
+    /// The directory with the other files that came, if there are any.
+    pub along: Option<OsString>,
     /// A descriptor that ranks keep: that of a script, which its interpreter opens (a shell, if it names none).
     pub keep: Option<RawFd>,
     /// See [`pando_launch::Work::mark`].
@@ -36,7 +42,7 @@ impl Ready {
     pub fn make(
         order: &Order,
         user: Option<Identity>,
-        program: Option<OwnedFd>,
+        (program, along): (Option<OwnedFd>, Option<ByteBuf>),
         cpus: Vec<Vec<u16>>,
         mark: String,
     ) -> Result<Ready, String> {
@@ -62,8 +68,29 @@ impl Ready {
             Some(program) => came_along(program),
             None => (as_user(who, || find(task))?, None),
         };
-        Ok(Ready { program: file, open: program, keep, mark, user: (me == 0).then_some(user), directory, cpus })
+        if let Some(need) = order.needs.iter().find(|need| !as_user(who, || is_here(need))) {
+            let library = String::from_utf8_lossy(base(&need.path)).into_owned();
+            return Err(format!("the program needs {library}, which is not installed here"));
+        }
+        let along = along.map(|dir| OsString::from_vec(dir.into_vec()));
+        let user = (me == 0).then_some(user);
+        Ok(Ready { program: file, open: program, along, keep, mark, user, directory, cpus })
     }
+}
+
+/// Has this node what the program needs, in the same place or where the loader looks?
+fn is_here(need: &Need) -> bool {
+    let is_file = |path: &Path| std::fs::metadata(path).is_ok_and(|m| m.is_file());
+    if is_file(Path::new(OsStr::from_bytes(&need.path))) {
+        return true;
+    }
+    let name = base(&need.path);
+    let usual = || LIBRARIES.iter().any(|dir| is_file(&Path::new(dir).join(OsStr::from_bytes(name))));
+    let listed = || {
+        let list = std::fs::read(LIST).unwrap_or_default();
+        std::str::from_utf8(name).is_ok_and(|name| !listed(&list, name).is_empty())
+    };
+    need.anywhere && (usual() || listed())
 }
 
 /// The program that came with the job. Its directory is closed to the user, who may execute it all the same.

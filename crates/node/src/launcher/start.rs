@@ -2,8 +2,9 @@
 
 use super::ready::Ready;
 use super::streams::{Input, Phase, Streams};
+use pando_kernel::pty;
 use pando_kernel::rank::{self, Setup};
-use pando_launch::{Ending, Manager, Order, Share, Stdin, Stream};
+use pando_launch::{Ending, Kind, Manager, Order, Parcel, Share, Stdin, Stream};
 use serde_bytes::ByteBuf;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -12,9 +13,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 
 /// By this variable a node finds what is left of ranks.
 pub const MARK: &str = "PANDO_MARK";
@@ -28,6 +30,14 @@ pub struct Rank {
     pub pid: i32,
     /// How it ended.
     pub ended: Option<Ending>,
+    /// When it began, and how long it ran.
+    pub begun: Instant,
+    /// See there.
+    pub ran: Duration,
+    /// Says when it has run for as long as it may.
+    pub clock: Option<AbortHandle>,
+    /// It has.
+    pub late: bool,
     /// Its end has been told: what it said has been said.
     pub quiet: bool,
     /// Tasks that read what it writes, and how many of them have said what it wrote itself.
@@ -43,7 +53,12 @@ impl Rank {
     pub fn never_begun(why: &io::Error) -> Rank {
         let status = if why.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
         let phase = watch::channel(Phase::Gone).0;
-        Rank { pid: 0, ended: Some(Ending::Exit(status)), quiet: false, readers: Vec::new(), drained: 0, phase }
+        Rank { ended: Some(Ending::Exit(status)), ..Rank::new(0, Vec::new(), phase) }
+    }
+
+    fn new(pid: i32, readers: Vec<JoinHandle<()>>, phase: watch::Sender<Phase>) -> Rank {
+        let (begun, ran, clock, late) = (Instant::now(), Duration::ZERO, None, false);
+        Rank { pid, ended: None, begun, ran, clock, late, quiet: false, readers, drained: 0, phase }
     }
 
     /// It has ended, and what it wrote has been said.
@@ -70,7 +85,7 @@ pub fn task(
     let mut command = Command::new(&ready.program);
     let name = OsStr::from_bytes(words.first().map_or(b"", |w| w.as_slice()));
     command.arg0(name).args(words.iter().skip(1).map(|w| OsStr::from_bytes(w)));
-    give(&mut command, order);
+    give(&mut command, order, ready);
     let share = &order.nodes[place as usize];
     command.env(MARK, &ready.mark).env("PANDO_JOB_ID", order.job.to_string()).env("PANDO_HEAD", &order.nodes[0].node);
     command.env("PANDO_TASK", number.to_string()).env("PANDO_NODE", &share.node);
@@ -82,11 +97,11 @@ pub fn task(
         streams.read(number, Stream::Out, OwnedFd::from(out), heeds.clone())?,
         streams.read(number, Stream::Err, OwnedFd::from(err), heeds)?,
     ];
-    Ok(Rank { pid, ended: None, quiet: false, readers, drained: 0, phase })
+    Ok(Rank::new(pid, readers, phase))
 }
 
-/// The environment that the user's command had.
-fn give(command: &mut Command, order: &Order) {
+/// The environment that the user's command had, and what came along.
+fn give(command: &mut Command, order: &Order, ready: &Ready) {
     command.env_clear();
     for (name, value) in &order.task.environment {
         command.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
@@ -97,6 +112,46 @@ fn give(command: &mut Command, order: &Order) {
             command.env(name, value);
         }
     }
+    if let Some(dir) = &ready.along {
+        command.env("PANDO_JOB_DIR", dir);
+        command.env("LD_LIBRARY_PATH", library_path(order, dir));
+        if let Some(list) = variable(order, b"LD_PRELOAD") {
+            command.env("LD_PRELOAD", preloaded(order, list, dir));
+        }
+    }
+}
+
+fn variable<'a>(order: &'a Order, name: &[u8]) -> Option<&'a [u8]> {
+    let named = order.task.environment.iter().find(|(n, _)| n.as_slice() == name);
+    named.map(|(_, value)| value.as_slice()).filter(|value| !value.is_empty())
+}
+
+/// The loader looks there first.
+fn library_path(order: &Order, dir: &OsStr) -> OsString {
+    let mut list = dir.to_owned();
+    if let Some(users) = variable(order, b"LD_LIBRARY_PATH") {
+        list.push(":");
+        list.push(OsStr::from_bytes(users));
+    }
+    list
+}
+
+/// What is loaded before all else is named by its path: what came along has another one here.
+fn preloaded(order: &Order, list: &[u8], dir: &OsStr) -> OsString {
+    let (mut out, directory) = (OsString::new(), Path::new(OsStr::from_bytes(&order.task.directory)));
+    for word in list.split(|b| b" :".contains(b)).filter(|word| !word.is_empty()).map(OsStr::from_bytes) {
+        let path = directory.join(word);
+        let came = |f: &&Parcel| f.kind != Kind::Program && f.path.as_slice() == path.as_os_str().as_bytes();
+        let came = order.files.iter().find(came).filter(|_| word.as_bytes().contains(&b'/'));
+        if !out.is_empty() {
+            out.push(":");
+        }
+        match came {
+            Some(file) => out.push(Path::new(dir).join(OsStr::from_bytes(&file.name))),
+            None => out.push(word),
+        }
+    }
+    out
 }
 
 fn setup(order: &Order, ready: &Ready, cpus: Vec<u16>, keep: Vec<RawFd>) -> Setup {
@@ -107,10 +162,11 @@ fn setup(order: &Order, ready: &Ready, cpus: Vec<u16>, keep: Vec<RawFd>) -> Setu
         cpus,
         directory: ready.directory.clone(),
         keep,
+        terminal: false,
     }
 }
 
-/// Starts it, with more variables than all ranks get. Gives the connection to its PMI-1 manager, too, if it has one.
+/// Starts it, with more variables than all ranks get. Gives the connection to its PMI-1 manager and its terminal, too, if it has them.
 pub fn start(
     order: &Order,
     place: u32,
@@ -119,15 +175,16 @@ pub fn start(
     streams: &Streams,
     input: &mut Input,
     more: Vec<(OsString, OsString)>,
-) -> io::Result<(Rank, Option<UnixStream>)> {
+) -> io::Result<(Rank, Option<UnixStream>, Option<OwnedFd>)> {
     let share = &order.nodes[place as usize];
     let local = number - share.first;
     let pair = (order.manager == Manager::Pmi1).then(std::os::unix::net::UnixStream::pair).transpose()?;
     let (ours, theirs) = pair.map_or((None, None), |(ours, theirs)| (Some(ours), Some(theirs)));
     let pmi = theirs.as_ref().map(|theirs| theirs.as_raw_fd());
-    let (mine, stdin) = if wants_input(order, number) { pipe_in()? } else { (None, Stdio::null()) };
-    let (out, stdout) = io::pipe()?;
-    let (err, stderr) = io::pipe()?;
+    let ends = match order.terminal.filter(|_| number == 0) {
+        Some(size) => Ends::terminal(size, ready)?,
+        None => Ends::pipes(wants_input(order, number))?,
+    };
     let mut command = match order.hold {
         // It stops itself before it becomes the program.
         true => {
@@ -143,31 +200,34 @@ pub fn start(
     } else {
         command.arg0(words[0]).args(&words[1..]);
     }
-    give(&mut command, order);
+    give(&mut command, order, ready);
     command.env(MARK, &ready.mark);
     for (name, value) in variables(order, share, number, pmi) {
         command.env(name, value);
     }
     command.envs(more);
+    let [stdin, stdout, stderr] = ends.theirs;
     command.stdin(stdin).stdout(stdout).stderr(stderr);
     // Between the two programs of a held rank.
     let held = ready.open.as_ref().filter(|_| order.hold).map(AsRawFd::as_raw_fd);
     let cpus = ready.cpus.get(local as usize).cloned().unwrap_or_default();
     let keep = [pmi, ready.keep.or(held)].into_iter().flatten().collect();
-    rank::prepare(&mut command, setup(order, ready, cpus, keep));
+    let terminal = ends.terminal;
+    rank::prepare(&mut command, Setup { terminal: terminal.is_some(), ..setup(order, ready, cpus, keep) });
     // It is waited for by pid: orphans are taken in by the same call.
     let pid = command.spawn()?.id() as i32;
-    if let Some(mine) = mine {
-        input.attach(number, mine, streams)?;
+    // Our copies of what it has, which would keep a terminal open.
+    drop(command);
+    if let Some(to) = ends.input {
+        input.attach(number, to, streams)?;
     }
     let (phase, heeds) = watch::channel(Phase::Runs);
-    let readers = vec![
-        streams.read(number, Stream::Out, OwnedFd::from(out), heeds.clone())?,
-        streams.read(number, Stream::Err, OwnedFd::from(err), heeds)?,
-    ];
+    let read = |(stream, from)| streams.read(number, stream, from, heeds.clone());
+    let readers: io::Result<Vec<_>> = ends.outputs.into_iter().map(read).collect();
+    let readers = readers?;
     let connection =
         ours.map(|ours| ours.set_nonblocking(true).and_then(|()| UnixStream::from_std(ours))).transpose()?;
-    Ok((Rank { pid, ended: None, quiet: false, readers, drained: 0, phase }, connection))
+    Ok((Rank::new(pid, readers, phase), connection, terminal))
 }
 
 fn wants_input(order: &Order, rank: u32) -> bool {
@@ -175,6 +235,33 @@ fn wants_input(order: &Order, rank: u32) -> bool {
         Stdin::None => false,
         Stdin::All => true,
         Stdin::Rank(only) => only == rank,
+    }
+}
+
+/// What a rank reads and writes, and our ends of it.
+struct Ends {
+    theirs: [Stdio; 3],
+    input: Option<OwnedFd>,
+    outputs: Vec<(Stream, OwnedFd)>,
+    terminal: Option<OwnedFd>,
+}
+
+impl Ends {
+    fn pipes(reads: bool) -> io::Result<Ends> {
+        let (input, stdin) = if reads { pipe_in()? } else { (None, Stdio::null()) };
+        let (out, stdout) = io::pipe()?;
+        let (err, stderr) = io::pipe()?;
+        let outputs = vec![(Stream::Out, out.into()), (Stream::Err, err.into())];
+        Ok(Ends { theirs: [stdin, stdout.into(), stderr.into()], input, outputs, terminal: None })
+    }
+
+    fn terminal(size: (u16, u16), ready: &Ready) -> io::Result<Ends> {
+        let (ours, theirs) = pty::open(size, ready.user.as_ref().map(|user| (user.uid, user.gid)))?;
+        let copy = || theirs.try_clone().map(Stdio::from);
+        let all = [copy()?, copy()?, copy()?];
+        let (input, outputs) = (Some(ours.try_clone()?), vec![(Stream::Out, ours)]);
+        // A program may close it for a while: it is there as long as the rank.
+        Ok(Ends { theirs: all, input, outputs, terminal: Some(theirs) })
     }
 }
 
@@ -189,12 +276,16 @@ fn variables(order: &Order, share: &Share, rank: u32, pmi: Option<i32>) -> Vec<(
     shares.sort_by_key(|s| s.first);
     let names: Vec<&str> = shares.iter().map(|s| s.node.as_str()).collect();
     let at = shares.iter().position(|s| s.node == share.node).unwrap_or(0);
+    // A step of a batch job: scripts know the number of that.
+    let batch = order.task.environment.iter().find(|(name, _)| name.as_slice() == b"PANDO_BATCH_JOB");
+    let batch = batch.map(|(_, id)| String::from_utf8_lossy(id).split('_').next().unwrap_or("").to_owned());
     let (job, size, local) = (order.job.to_string(), order.size().to_string(), (rank - share.first).to_string());
     let (rank, list, directory) =
         (rank.to_string(), names.join(","), Path::new(OsStr::from_bytes(&order.task.directory)));
     let directory = directory.display().to_string();
     let mut all = vec![
         ("PANDO_JOB_ID", job.clone()),
+        ("PANDO_JOB_NAME", order.name.clone()),
         ("PANDO_HEAD", order.nodes[0].node.clone()),
         ("PANDO_RANK", rank.clone()),
         ("PANDO_SIZE", size.clone()),
@@ -203,8 +294,9 @@ fn variables(order: &Order, share: &Share, rank: u32, pmi: Option<i32>) -> Vec<(
         ("PANDO_NODE", share.node.clone()),
         ("PANDO_NODE_RANK", at.to_string()),
         ("PANDO_NODES", list.clone()),
-        ("SLURM_JOB_ID", job.clone()),
-        ("SLURM_JOBID", job),
+        ("SLURM_JOB_ID", batch.clone().unwrap_or_else(|| job.clone())),
+        ("SLURM_JOBID", batch.unwrap_or(job)),
+        ("SLURM_JOB_NAME", order.name.clone()),
         ("SLURM_STEP_ID", "0".into()),
         ("SLURM_PROCID", rank.clone()),
         ("SLURM_LOCALID", local),

@@ -1,6 +1,7 @@
-//! The starter: a small process that the daemon keeps, which becomes the launcher of each job by fork. To load this whole program anew takes
-//! longer than to start a rank. It ends with the daemon, or when nobody has needed it for long; launchers go on.
+//! The starter: a small process that the daemon keeps, which becomes the launcher of each parallel job, and the helper of each batch job, by fork. To
+//! load this whole program anew takes longer than to start a rank. It ends with the daemon, or when nobody has needed it for long; what it has become goes on.
 
+use crate::batch_job;
 use pando_kernel::{poll, rank, scm};
 use std::fs::File;
 use std::io;
@@ -10,10 +11,14 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 pub const PROGRAM: u8 = b'P';
 /// See there.
 pub const LAUNCH: u8 = b'L';
+/// With a connection on which a batch job comes: become its helper.
+pub const BATCH: u8 = b'B';
 /// Nobody needs it for so long.
 const IDLE_US: i64 = 600_000_000;
 /// What a launcher is called, as a process.
 pub const LAUNCHER: &str = "pando-launcher";
+/// And as long as it has no job.
+pub const SPARE: &str = "pando-spare";
 
 /// `pando __starter`: the daemon is on standard input.
 pub fn starter_main() -> i32 {
@@ -29,10 +34,15 @@ pub fn starter_main() -> i32 {
         match scm::receive(daemon) {
             Ok((PROGRAM, _, fd)) => program = fd,
             Ok((LAUNCH, _, Some(connection))) => match rank::fork() {
-                Ok(true) => return launcher(connection, program.take()),
+                Ok(true) => return become_one(LAUNCHER, || super::launcher_main(connection, program.take())),
                 Ok(false) => program = None,
                 // The daemon finds that the connection has ended.
                 Err(e) => eprintln!("pando: a launcher can't be started: {e}"),
+            },
+            Ok((BATCH, _, Some(connection))) => match rank::fork() {
+                Ok(true) => return become_one(batch_job::NAME, || batch_job::serve(connection)),
+                Ok(false) => {}
+                Err(e) => eprintln!("pando: the helper of a batch job can't be started: {e}"),
             },
             Ok(_) => {}
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -42,13 +52,13 @@ pub fn starter_main() -> i32 {
 }
 
 /// The copy: it keeps nothing of the starter's connection.
-fn launcher(connection: OwnedFd, program: Option<OwnedFd>) -> i32 {
-    let _ = std::fs::write("/proc/self/comm", LAUNCHER);
+fn become_one(name: &str, live: impl FnOnce() -> i32) -> i32 {
+    let _ = std::fs::write("/proc/self/comm", name);
     let nowhere = File::open("/dev/null");
     match nowhere.and_then(|nowhere| rank::become_session(nowhere.as_raw_fd())) {
-        Ok(()) => super::launcher_main(connection, program),
+        Ok(()) => live(),
         Err(e) => {
-            eprintln!("pando: the launcher: {e}");
+            eprintln!("pando: {name}: {e}");
             1
         }
     }

@@ -1,10 +1,11 @@
 //! What ranks read and write. Nothing is lost: who can't be heard waits.
 
 use super::{Teller, Told};
+use pando_kernel::pty;
 use pando_launch::{Order, Stdin, Stream, Up};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -39,7 +40,7 @@ impl Streams {
     ) -> io::Result<JoinHandle<()>> {
         // What is in the pipe is there at once, whatever the event loop knows.
         let mut now = File::from(from.try_clone()?);
-        let mut from = pipe::Receiver::from_owned_fd(from)?;
+        let mut from = source(from)?;
         let mut buffer = vec![0; self.most.clamp(1, PIECE)];
         let mouth = Mouth { place: self.place, rank, stream, window: self.window.clone(), tell: self.tell.clone() };
         Ok(tokio::spawn(async move {
@@ -78,6 +79,22 @@ impl Streams {
     pub fn say(&self, rank: u32, bytes: Vec<u8>) {
         let (place, stream) = (self.place, Stream::Err);
         let _ = self.tell.send(Told::Say(Up::Output { place, rank, stream, bytes }));
+    }
+}
+
+/// What a rank writes to: a pipe, or a terminal, which is read as one.
+fn source(from: OwnedFd) -> io::Result<pipe::Receiver> {
+    match from.is_terminal() {
+        true => pipe::Receiver::from_owned_fd_unchecked(pty::without_waiting(from)?.into()),
+        false => pipe::Receiver::from_owned_fd(from),
+    }
+}
+
+/// What a rank reads.
+fn sink(to: OwnedFd) -> io::Result<pipe::Sender> {
+    match to.is_terminal() {
+        true => pipe::Sender::from_owned_fd_unchecked(pty::without_waiting(to)?.into()),
+        false => pipe::Sender::from_owned_fd(to),
     }
 }
 
@@ -164,7 +181,7 @@ impl Input {
 
     /// A rank reads from this pipe.
     pub fn attach(&mut self, rank: u32, to: OwnedFd, streams: &Streams) -> io::Result<()> {
-        let to = pipe::Sender::from_owned_fd(to)?;
+        let to = sink(to)?;
         let (sender, queue) = unbounded_channel();
         self.begun = true;
         tokio::spawn(write(rank, to, queue, self.total.clone(), streams.tell.clone()));

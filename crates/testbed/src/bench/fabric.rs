@@ -61,8 +61,12 @@ pub struct Figures {
     pub strobe: Vec<Beating>,
     /// Megabytes of the transfer.
     pub transfer_mb: usize,
-    /// Bytes a second that each node gets.
+    /// Bytes a second that each node gets down the tree.
     pub transfer: f64,
+    /// The same by multicast; none where too few hear it.
+    pub multicast: Option<f64>,
+    /// Of what came so, the part of a hundred that had to come down the tree, at the worst node.
+    pub mended_percent: f64,
     /// Plain TCP between two of the nodes: round trip, and streams.
     pub raw: peer::Raw,
 }
@@ -125,11 +129,9 @@ fn figures(plan: &Plan) -> Result<Figures> {
     }
     let strobe = PERIODS.iter().map(|period| beating(&sockets, *period)).collect::<Result<Vec<_>>>()?;
     let bytes = vec![7; LONGEST.min(MOST_IN_ALL / nodes)];
-    // The first one makes connections, and fills memory that is new.
-    api::transfer(here, "warm", &bytes[..1 << 20])?;
-    let start = Instant::now();
-    api::transfer(here, "bench", &bytes)?;
-    let transfer = bytes.len() as f64 / start.elapsed().as_secs_f64();
+    let (transfer, _) = carry(&sockets, &bytes, true)?;
+    let hears = nodes > 2 && heard(here)?;
+    let (multicast, mended_percent) = if hears { carry(&sockets, &bytes, false)? } else { (0.0, 0.0) };
     let us = |ns: u64| ns as f64 / 1000.0;
     Ok(Figures {
         nodes,
@@ -139,8 +141,40 @@ fn figures(plan: &Plan) -> Result<Figures> {
         strobe,
         transfer_mb: bytes.len() >> 20,
         transfer,
+        multicast: hears.then_some(multicast),
+        mended_percent,
         raw: measure::raw(plan)?,
     })
+}
+
+/// Do all hear the first one? It has found that out when there was a new view, or soon does.
+fn heard(socket: &std::path::Path) -> Result<bool> {
+    let begun = Instant::now();
+    loop {
+        if let Some((all, some)) = api::fabric(socket)?.multicast.heard {
+            return Ok(some == all);
+        }
+        if begun.elapsed() > Duration::from_secs(10) {
+            return Ok(false);
+        }
+        pass(Duration::from_millis(50))?;
+    }
+}
+
+/// Bytes a second of a transfer, and what of a hundred had to be mended at the worst node.
+fn carry(sockets: &[std::path::PathBuf], bytes: &[u8], tree: bool) -> Result<(f64, f64)> {
+    // The first one makes connections, and fills memory that is new.
+    api::transfer(&sockets[0], "warm", &bytes[..1 << 20], tree)?;
+    let ways = || sockets.iter().map(|s| Ok(api::fabric(s)?.multicast)).collect::<Result<Vec<_>>>();
+    let before = ways()?;
+    let start = Instant::now();
+    api::transfer(&sockets[0], "bench", bytes, tree)?;
+    let rate = bytes.len() as f64 / start.elapsed().as_secs_f64();
+    let after = ways()?;
+    let mended = before.iter().zip(&after).map(|(a, b)| b.mended - a.mended).max().unwrap_or(0);
+    // No node holds two of them longer than it must.
+    api::transfer(&sockets[0], "bench", &[], tree)?;
+    Ok((rate, mended as f64 * 100.0 / bytes.len() as f64))
 }
 
 fn beating(sockets: &[std::path::PathBuf], period_ms: u64) -> Result<Beating> {
@@ -190,8 +224,10 @@ fn text(all: &[Figures]) -> String {
         "99 %",
         "TCP round trip us",
         "transfer MB",
-        "MB/s to each",
+        "tree MB/s to each",
         "to all",
+        "multicast MB/s to each",
+        "mended %",
         "plain TCP",
     ]);
     let mb = |bytes: f64| format!("{:.0}", bytes / 1e6);
@@ -201,7 +237,10 @@ fn text(all: &[Figures]) -> String {
         let round_trip = format!("{:.0}", f.raw.round_trip_us);
         let whole = mb(f.transfer * (f.nodes - 1) as f64);
         let (each, raw) = (mb(f.transfer), mb(f.raw.stream_away));
-        first.row(&[&f.nodes, &together, &request, &half, &most, &round_trip, &f.transfer_mb, &each, &whole, &raw]);
+        let (cast, mended) = (f.multicast.map_or_else(|| "-".into(), mb), format!("{:.1}", f.mended_percent));
+        let times: [&dyn std::fmt::Display; 6] = [&f.nodes, &together, &request, &half, &most, &round_trip];
+        let rates: [&dyn std::fmt::Display; 6] = [&f.transfer_mb, &each, &whole, &cast, &mended, &raw];
+        first.row(&[times, rates].concat());
     }
     let mut second = Table::new(&["nodes", "strobe ms", "beats/s", "off us (half)", "99 %", "late %", "skipped %"]);
     for (nodes, b) in all.iter().flat_map(|f| f.strobe.iter().map(move |b| (f.nodes, b))) {

@@ -34,7 +34,12 @@ impl Drop for Running {
 }
 
 /// Runs a command until it ends. A bad end is an error, with what it said.
-pub fn timed(mut command: Command, what: &str) -> Result<Done> {
+pub fn timed(command: Command, what: &str) -> Result<Done> {
+    timed_within(PATIENCE, command, what)
+}
+
+/// The same for what may take longer than a job.
+pub fn timed_within(patience: Duration, mut command: Command, what: &str) -> Result<Done> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let start = Instant::now();
     let mut child = Running(command.spawn().context(format!("start {what}"))?);
@@ -49,9 +54,9 @@ pub fn timed(mut command: Command, what: &str) -> Result<Done> {
         if sys::interrupted().is_some() {
             return Err(Error::Interrupted);
         }
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > patience {
             let detail = pipes.last().map_or(String::new(), |(_, said)| last_line(said));
-            return Err(Error::Late { what: format!("the end of {what}"), seconds: PATIENCE.as_secs(), detail });
+            return Err(Error::Late { what: format!("the end of {what}"), seconds: patience.as_secs(), detail });
         }
         let which: Vec<usize> = (0..pipes.len()).filter(|i| open[*i]).collect();
         let fds: Vec<RawFd> = which.iter().map(|i| pipes[*i].0.as_raw_fd()).collect();

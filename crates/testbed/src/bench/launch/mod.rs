@@ -5,8 +5,10 @@ mod command;
 mod fit;
 mod hydra;
 mod load;
+mod map;
 mod program;
 mod report;
+mod slurm;
 
 use super::{Step, fabric};
 use crate::demo::report::median;
@@ -17,6 +19,7 @@ use crate::{CLOCK, api, down, entry, faults, sys, up};
 use command::{Done, timed};
 use hydra::Hydra;
 use serde::Serialize;
+use slurm::Slurm;
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::{Duration, Instant, UNIX_EPOCH};
@@ -136,6 +139,8 @@ pub struct Figures {
     pub tasks: Vec<Tasks>,
     /// A program that is sent to the nodes.
     pub programs: Vec<program::Sent>,
+    /// Many tasks that have nothing to do with each other.
+    pub mapped: Vec<map::Mapped>,
     /// Under load.
     pub loaded: Vec<Loaded>,
     /// What the launcher script costs that Hydra uses in place of ssh.
@@ -156,6 +161,8 @@ pub enum Launcher {
     Pando(&'static [&'static str]),
     /// MPICH's.
     Hydra(Hydra),
+    /// `srun`, of daemons that run as long as this is there.
+    Slurm(Slurm),
 }
 
 impl Launcher {
@@ -163,7 +170,12 @@ impl Launcher {
         match self {
             Launcher::Pando(_) => "pando run",
             Launcher::Hydra(_) => "Hydra",
+            Launcher::Slurm(_) => "srun",
         }
+    }
+
+    fn slurm(&self) -> Option<&Slurm> {
+        if let Launcher::Slurm(slurm) = self { Some(slurm) } else { None }
     }
 
     /// The command that runs `words` so many times on so many nodes, as at the first node.
@@ -171,6 +183,7 @@ impl Launcher {
         match self {
             Launcher::Pando(options) => pando(plan, nodes, ranks, options, words),
             Launcher::Hydra(hydra) => hydra.command(plan, nodes, ranks, words),
+            Launcher::Slurm(slurm) => slurm.command(plan, nodes, ranks, words),
         }
     }
 }
@@ -219,17 +232,7 @@ fn figures(plan: &Plan, wanted: &Wanted, scratch: &Scratch) -> Result<Figures> {
     let rest = step.take("daemons at rest", || at_rest(plan))?.unwrap_or(0.0);
     let (begun, before) = (Instant::now(), used(plan)?);
     let sends = program::is_known(plan)?;
-    // Our own program is large and at each node: what it would take to see that is not what is measured.
-    let ours = if sends { Launcher::Pando(&["--bcast=never"]) } else { Launcher::Pando(&[]) };
-    let mut launchers = vec![ours];
-    match hydra::find(plan, scratch) {
-        Ok(hydra) => {
-            figures.script = step.take("Hydra's launcher script", || hydra.script(plan))?;
-            launchers.push(Launcher::Hydra(hydra));
-        }
-        Err(why) => drop(figures.skipped.insert("Hydra (mpiexec.hydra)".into(), why)),
-    }
-    figures.skipped.insert("Slurm (srun)".into(), no_slurm());
+    let mut launchers = launchers((plan, scratch), sends, &mut step, &mut figures)?;
     let runs = if wanted.short { 4 } else { 10 };
     figures.alone = step.take("`true` alone", || alone(plan))?;
     for &nodes in &wanted.sizes {
@@ -243,13 +246,14 @@ fn figures(plan: &Plan, wanted: &Wanted, scratch: &Scratch) -> Result<Figures> {
     figures.tasks = tasks(plan, &launchers, &mut step, if wanted.short { 1 } else { 3 })?;
     if sends {
         for &nodes in &wanted.sizes {
-            let what = format!("a program on {nodes} nodes");
-            let fresh = if wanted.short { 1 } else { 3 };
-            figures.programs.extend(step.take(&what, || program::measure(plan, scratch, nodes, fresh))?);
+            let sizes = (nodes, if wanted.short { 1 } else { 3 });
+            let theirs = launchers.iter().find_map(Launcher::slurm);
+            figures.programs.extend(program::measure((plan, scratch), theirs, &mut step, sizes)?);
         }
     } else {
         figures.skipped.insert("a program of 12 MB".into(), "not yet: `pando run` has no --bcast".into());
     }
+    figures.mapped = map::measure(plan, scratch, &mut step, if wanted.short { 1 } else { 3 })?;
     figures.loaded = loaded(plan, &launchers, &mut step, runs)?;
     let medians = figures.starts.iter().filter(|s| s.launcher == launchers[0].name());
     figures.fit = fit::fit(&medians.map(|s| (s.nodes, s.whole.median_ms)).collect::<Vec<_>>());
@@ -268,11 +272,28 @@ fn figures(plan: &Plan, wanted: &Wanted, scratch: &Scratch) -> Result<Figures> {
     Ok(figures)
 }
 
-fn no_slurm() -> String {
-    match command::installed("srun") {
-        Some(_) => "it is installed, but this benchmark does not know how to start its daemons".into(),
-        None => "it is not installed".into(),
+/// All that can be had here, Pando first.
+fn launchers(
+    (plan, scratch): (&Plan, &Scratch),
+    sends: bool,
+    step: &mut Step,
+    figures: &mut Figures,
+) -> Result<Vec<Launcher>> {
+    // Our own program is large and at each node: what it would take to see that is not what is measured.
+    let ours = if sends { Launcher::Pando(&["--bcast=never"]) } else { Launcher::Pando(&[]) };
+    let mut launchers = vec![ours];
+    match hydra::find(plan, scratch) {
+        Ok(hydra) => {
+            figures.script = step.take("Hydra's launcher script", || hydra.script(plan))?;
+            launchers.push(Launcher::Hydra(hydra));
+        }
+        Err(why) => drop(figures.skipped.insert("Hydra (mpiexec.hydra)".into(), why)),
     }
+    match slurm::missing(plan) {
+        None => launchers.extend(step.take("Slurm (srun)", || slurm::start(plan, scratch))?.map(Launcher::Slurm)),
+        Some(why) => drop(figures.skipped.insert("Slurm (srun)".into(), why)),
+    }
+    Ok(launchers)
 }
 
 /// By turns, so that what disturbs one disturbs the others. None for who has not done it once; failures are noted.
@@ -356,6 +377,7 @@ fn loaded(plan: &Plan, launchers: &[Launcher], step: &mut Step, runs: usize) -> 
     let among = ["-w", &busy.join(",")];
     let run = |launcher: &Launcher| match launcher {
         Launcher::Pando(_) => Ok(timed(pando(plan, nodes, nodes, &among, &["true"])?, "pando run")?.took),
+        Launcher::Slurm(slurm) => Ok(timed(slurm.among(plan, nodes, nodes, &among, &["true"])?, "srun")?.took),
         other => Ok(once(plan, other, nodes, nodes, &["true"])?.took),
     };
     let mut all = Vec::new();

@@ -1,6 +1,8 @@
 //! A program that no node has: it goes to all of them with the job that runs it, and is there the next time.
 
+use super::slurm::Slurm;
 use super::{Spread, command::timed, pando};
+use crate::bench::Step;
 use crate::entry;
 use crate::error::{Context, Error, Result};
 use crate::place::Plan;
@@ -9,21 +11,27 @@ use serde::Serialize;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 /// Bytes of it.
 const SIZE: u64 = 12 << 20;
+/// Who is measured.
+pub const OURS: &str = "pando run --bcast";
+pub const THEIRS: &str = "sbcast and srun";
 /// Runs with the same one after its first.
 const AGAIN: usize = 4;
 
 /// A program of 12 MB, one rank on each node.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sent {
+    /// Who sends and starts it.
+    pub launcher: &'static str,
     /// Nodes.
     pub nodes: usize,
     /// No node has it.
     pub cold: Spread,
-    /// All have it.
-    pub cached: Spread,
+    /// All have it. None for who keeps nothing.
+    pub cached: Option<Spread>,
 }
 
 /// Whether `pando run` can send a program.
@@ -31,21 +39,31 @@ pub fn is_known(plan: &Plan) -> Result<bool> {
     Ok(entry::pando(plan, "n1", &["run", "--help"])?.contains("--bcast"))
 }
 
-/// With so many programs, all different.
-pub fn measure(plan: &Plan, scratch: &Scratch, nodes: usize, programs: usize) -> Result<Sent> {
-    let (mut cold, mut cached) = (Vec::new(), Vec::new());
+/// With so many programs, all different, by turns.
+pub fn measure(
+    (plan, scratch): (&Plan, &Scratch),
+    slurm: Option<&Slurm>,
+    step: &mut Step,
+    (nodes, programs): (usize, usize),
+) -> Result<Vec<Sent>> {
+    let what = format!("a program of 12 MB on {nodes} nodes");
+    let (mut cold, mut cached, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
     for i in 0..programs {
         let path = scratch.0.join(format!("program-{nodes}-{i}"));
         write(&path)?;
         let text = path.to_string_lossy();
-        let run = || Ok(timed(pando(plan, nodes, nodes, &["--bcast=always"], &[&text])?, "pando run --bcast")?.took);
-        cold.push(run()?);
-        for _ in 0..AGAIN {
-            cached.push(run()?);
+        let run = || Ok(timed(pando(plan, nodes, nodes, &["--bcast=always"], &[&text])?, OURS)?.took);
+        let times = step.take(&what, || (0..=AGAIN).map(|_| run()).collect::<Result<Vec<_>>>())?.unwrap_or_default();
+        cold.extend(times.first());
+        cached.extend(times.iter().skip(1));
+        if let Some(slurm) = slurm {
+            theirs.extend(step.take(&format!("{what}, {THEIRS}"), || slurm.sent(plan, nodes, &path))?);
         }
         std::fs::remove_file(&path).at("remove", &path)?;
     }
-    Ok(Sent { nodes, cold: Spread::of(&cold), cached: Spread::of(&cached) })
+    let spread = |times: &[Duration]| (!times.is_empty()).then(|| Spread::of(times));
+    let row = |launcher, cold, cached| Some(Sent { launcher, nodes, cold: spread(cold)?, cached: spread(cached) });
+    Ok([row(OURS, &cold, &cached), row(THEIRS, &theirs, &[])].into_iter().flatten().collect())
 }
 
 /// `true` with random bytes after its end: what is loaded of it is as little as ever, so that only its way to the nodes counts.

@@ -1,0 +1,223 @@
+//! Batch jobs: `pando submit`, `queue`, `cancel` and what else is said to the queue.
+
+pub mod options;
+mod shown;
+mod spec;
+
+use crate::args::{BatchVerb, CancelOptions, HistoryOptions, QueueOptions, SubmitOptions};
+use crate::parallel::environment::environment;
+
+use pando_node::client::{Client, ClientError};
+use pando_node::queue::ask::{Ask, Done, Over};
+use pando_node::sys;
+use pando_queue::{Bytes, Id, Spec, Work, directives};
+use serde::de::DeserializeOwned;
+use spec::{Manner, take};
+use std::ffi::OsStr;
+use std::io::Read;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// One wait; then it is asked again.
+const PATIENCE_MS: u64 = 30_000;
+
+type Ended = Result<i32, String>;
+
+fn said(e: ClientError) -> String {
+    e.to_string()
+}
+
+/// Asks the queue.
+fn ask<T: DeserializeOwned>(client: &Client, what: &Ask) -> Result<T, String> {
+    client.post("/v1/queue", what).map_err(said)
+}
+
+fn now() -> (u64, i64) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (now.as_millis() as u64, sys::zone_s(now.as_secs()))
+}
+
+/// The script's own words first, then those of the command line.
+fn made(options: &SubmitOptions) -> Result<(Spec, Manner), String> {
+    let (mut spec, mut manner) = (Spec::default(), Manner::default());
+    let now = now();
+    let (work, name) = work(options)?;
+    if let Work::Script { text, .. } = &work {
+        let shown = options.script.first().map_or("standard input".into(), |s| s.to_string_lossy().into_owned());
+        for directive in directives::read(&text.0).map_err(|wrong| format!("{shown}: {wrong}"))? {
+            for word in &directive.words {
+                take(&mut spec, &mut manner, word, now)
+                    .map_err(|why| format!("{shown}: line {}: {why}", directive.line))?;
+            }
+        }
+    }
+    for word in &options.said.0 {
+        take(&mut spec, &mut manner, word, now)?;
+    }
+    if spec.name.is_empty() {
+        spec.name = name;
+    }
+    let here = std::env::current_dir().map_err(|e| format!("the working directory: {e}"))?;
+    let directory = manner.chdir.as_ref().map_or(here.clone(), |dir| here.join(dir));
+    spec.directory = Bytes(directory.as_os_str().as_bytes().to_vec());
+    let variables = environment(std::env::vars_os().collect(), manner.export.as_deref().map(OsStr::new), &[])?;
+    spec.environment = variables.into_iter().map(|(n, v)| (Bytes(n.into_vec()), Bytes(v.into_vec()))).collect();
+    spec.work = work;
+    if spec.files.output.is_none() && options.slurm {
+        spec.files.output = Some(Bytes::from(if spec.array.is_some() { "slurm-%A_%a.out" } else { "slurm-%j.out" }));
+    }
+    Ok((spec, manner))
+}
+
+/// What runs, and what it is called.
+fn work(options: &SubmitOptions) -> Result<(Work, String), String> {
+    let bytes = |word: &std::ffi::OsString| Bytes(word.clone().into_vec());
+    if let Some(command) = &options.wrap {
+        let words = ["/bin/sh".into(), "-c".into(), command.clone()];
+        return Ok((Work::Words(words.iter().map(bytes).collect()), "wrap".into()));
+    }
+    let Some((script, arguments)) = options.script.split_first() else {
+        return script_of(&mut std::io::stdin(), "standard input", Vec::new()).map(|work| (work, "stdin".into()));
+    };
+    if script.as_bytes().starts_with(b"-") {
+        return Err(format!("`{}` is no option of `pando submit`: --help shows them", script.to_string_lossy()));
+    }
+    let path = PathBuf::from(script);
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let file = std::fs::File::open(&path);
+    let is_script = |path: &Path| {
+        let mut first = [0; 2];
+        std::fs::File::open(path).and_then(|mut f| f.read_exact(&mut first)).is_ok() && first != *b"\x7fE"
+    };
+    match file {
+        Ok(mut file) if is_script(&path) => {
+            let arguments = arguments.iter().map(bytes).collect();
+            script_of(&mut file, &path.display().to_string(), arguments).map(|work| (work, name))
+        }
+        // A program: found as a shell finds it, or named with a directory.
+        Ok(_) => {
+            let whole = std::path::absolute(&path).map_err(|e| e.to_string())?;
+            let words = std::iter::once(Bytes(whole.into_os_string().into_vec())).chain(arguments.iter().map(bytes));
+            Ok((Work::Words(words.collect()), name))
+        }
+        Err(e) if script.as_bytes().contains(&b'/') => Err(format!("{}: {e}", path.display())),
+        Err(e) => Err(format!("{}: {e}; a command goes with --wrap", path.display())),
+    }
+}
+
+fn script_of(from: &mut dyn Read, shown: &str, arguments: Vec<Bytes>) -> Result<Work, String> {
+    let mut text = Vec::new();
+    let most = pando_queue::MOST_SCRIPT as u64 + 1;
+    from.take(most).read_to_end(&mut text).map_err(|e| format!("{shown}: {e}"))?;
+    Ok(Work::Script { text: Bytes(text), arguments })
+}
+
+/// `pando submit`.
+pub fn submit(client: &Client, options: &SubmitOptions) -> Ended {
+    let (spec, manner) = made(options)?;
+    if manner.test_only {
+        let mut shown = Spec { environment: Vec::new(), user: "you".into(), ..spec };
+        shown.check()?;
+        shown.user.clear();
+        println!("{}", serde_json::to_string_pretty(&shown).map_err(|e| e.to_string())?);
+        return Ok(0);
+    }
+    let number: u64 = ask(client, &Ask::Submit(Box::new(spec)))?;
+    match (manner.quiet, manner.parsable || options.json) {
+        (true, _) => {}
+        (_, true) => println!("{number}"),
+        // Scripts take the fourth word.
+        _ => println!("Submitted batch job {number}"),
+    }
+    if manner.wait { wait(client, &[Id::of(number)], true) } else { Ok(0) }
+}
+
+/// `pando wait`: the worst of their ends.
+pub fn wait(client: &Client, ids: &[Id], quiet: bool) -> Ended {
+    let mut worst = 0;
+    for id in ids {
+        let (state, status) = loop {
+            let over: Over = ask(client, &Ask::Wait { id: *id, patience_ms: PATIENCE_MS })?;
+            if let Some(end) = over.end {
+                break end;
+            }
+        };
+        if !quiet {
+            println!("job {id}: {}", state.names().0.to_lowercase());
+        }
+        worst = worst.max(status);
+    }
+    Ok(worst)
+}
+
+/// What could not be done is said; the status is 1 then.
+pub fn order(client: &Client, what: &Ask) -> Ended {
+    let done: Done = ask(client, what)?;
+    done.refused.iter().for_each(|why| eprintln!("pando: {why}"));
+    Ok(i32::from(!done.refused.is_empty()))
+}
+
+/// One of the verbs; its status.
+pub fn act(client: &Client, verb: BatchVerb) -> i32 {
+    let done = match verb {
+        BatchVerb::Submit(options) => submit(client, &options),
+        BatchVerb::Queue(options) => list(client, options).map(|()| 0),
+        BatchVerb::Cancel(options) => cancel(client, options),
+        BatchVerb::Hold(ids) => order(client, &Ask::Hold(ids.jobs)),
+        BatchVerb::Release(ids) => order(client, &Ask::Release(ids.jobs)),
+        BatchVerb::Requeue { hold, ids } => order(client, &Ask::Requeue { ids: ids.jobs, hold }),
+        BatchVerb::Wait(ids) => wait(client, &ids.jobs, false),
+        BatchVerb::Info { job, json } => shown::info(client, job, json).map(|()| 0),
+        BatchVerb::History(options) => past(client, options).map(|()| 0),
+    };
+    done.unwrap_or_else(|why| {
+        eprintln!("pando: {why}");
+        1
+    })
+}
+
+fn me() -> String {
+    sys::user_name(sys::effective_uid())
+}
+
+fn list(client: &Client, options: QueueOptions) -> Result<(), String> {
+    let mut users = options.user;
+    users.extend(options.me.then(me));
+    let QueueOptions { jobs, all, json, noheader, .. } = options;
+    shown::queue(client, &shown::Wanted { users, jobs, all, json, no_header: noheader })
+}
+
+fn cancel(client: &Client, options: CancelOptions) -> Ended {
+    let signal = options.signal.as_deref().map(signal).transpose()?;
+    order(client, &Ask::Cancel { ids: options.jobs, user: options.user, signal })
+}
+
+/// `USR1`, `SIGUSR1`, `10`.
+fn signal(text: &str) -> Result<i32, String> {
+    const NAMES: [(&str, i32); 12] = [
+        ("HUP", libc::SIGHUP),
+        ("INT", libc::SIGINT),
+        ("QUIT", libc::SIGQUIT),
+        ("KILL", libc::SIGKILL),
+        ("USR1", libc::SIGUSR1),
+        ("USR2", libc::SIGUSR2),
+        ("ALRM", libc::SIGALRM),
+        ("TERM", libc::SIGTERM),
+        ("CONT", libc::SIGCONT),
+        ("STOP", libc::SIGSTOP),
+        ("TSTP", libc::SIGTSTP),
+        ("WINCH", libc::SIGWINCH),
+    ];
+    let upper = text.to_ascii_uppercase();
+    let name = upper.strip_prefix("SIG").unwrap_or(&upper);
+    let known = NAMES.iter().find(|(n, _)| *n == name).map(|(_, number)| *number);
+    let number = known.or_else(|| text.parse().ok().filter(|n| (1..=64).contains(n)));
+    number.ok_or_else(|| format!("`{text}` is no signal: write USR1, or its number"))
+}
+
+fn past(client: &Client, options: HistoryOptions) -> Result<(), String> {
+    let since = options.since.as_deref().map_or(Ok(0), crate::events::since)?;
+    let what = Ask::History { user: options.user, job: options.job.map(|id| id.job), since, most: options.most };
+    shown::history(client, &what, options.json)
+}

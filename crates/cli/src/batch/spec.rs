@@ -1,0 +1,122 @@
+//! From options to what is asked of the queue.
+
+use crate::nodelist;
+use pando_queue::array::Array;
+use pando_queue::depend::Dependency;
+use pando_queue::{Bytes, Spec, gres, sizes, times};
+
+/// What is for the command itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Manner {
+    /// The number and nothing else.
+    pub parsable: bool,
+    /// Nothing.
+    pub quiet: bool,
+    /// Wait for its end.
+    pub wait: bool,
+    /// Do not submit.
+    pub test_only: bool,
+    /// `--export`.
+    pub export: Option<String>,
+    /// `--chdir`.
+    pub chdir: Option<String>,
+}
+
+/// What one option says. `now`: milliseconds since 1970, and how many seconds local time is ahead. The error is for people.
+pub fn take(spec: &mut Spec, manner: &mut Manner, word: &str, now: (u64, i64)) -> Result<(), String> {
+    let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
+    let name = name.strip_prefix("--").unwrap_or(name);
+    let text = value.unwrap_or("");
+    let number = |text: &str| text.parse::<u32>().map_err(|_| format!("--{name}: `{text}` is no number"));
+    let said = |why: String| format!("--{name}: {why}");
+    let request = &mut spec.request;
+    match name {
+        "account" => spec.account = text.into(),
+        "array" => spec.array = Some(Array::read(text).map_err(said)?),
+        "begin" => spec.begin_at = Some(times::moment(text, now.0, now.1).map_err(said)?),
+        "chdir" => manner.chdir = Some(text.into()),
+        "comment" => spec.comment = text.into(),
+        "constraint" => request.features = text.split([',', '&']).map(str::to_owned).collect(),
+        "cpus-per-task" => request.cpus_per_rank = number(text)?,
+        "deadline" => spec.deadline = Some(times::moment(text, now.0, now.1).map_err(said)?),
+        "dependency" => spec.dependency = Dependency::read(text).map_err(said)?,
+        "error" => spec.files.error = Some(Bytes::from(text)),
+        "exclude" => request.excluded = nodelist::expand(text).map_err(said)?,
+        "exclusive" => request.exclusive = true,
+        "export" => manner.export = Some(text.into()),
+        "gres" => request.gres = gres::read(text).map_err(said)?,
+        "gpus-per-node" => request.gres = gres::read(&format!("gpu:{text}")).map_err(said)?,
+        "hold" => spec.hold = true,
+        "input" => spec.files.input = Some(Bytes::from(text)),
+        "job-name" => spec.name = text.into(),
+        "licenses" => request.licences = gres::read(text).map_err(said)?,
+        "mail-type" | "mail-user" | "webhook" => {
+            // Scripts that say it run all the same.
+            eprintln!("pando: --{name}: mail and webhooks are not sent yet");
+        }
+        "mem" => request.memory = sizes::megabytes(text).map_err(said)?,
+        "mem-per-cpu" => request.memory_per_cpu = sizes::megabytes(text).map_err(said)?,
+        "nice" => {
+            spec.nice = value.map_or(Ok(100), |v| v.parse().map_err(|_| format!("--nice: `{v}` is no number")))?
+        }
+        "no-requeue" => spec.requeue = false,
+        "requeue" => spec.requeue = true,
+        "nodelist" => request.wanted = nodelist::expand(text).map_err(said)?,
+        "nodes" => {
+            let (least, most) = text.split_once('-').map_or((text, None), |(least, most)| (least, Some(most)));
+            request.nodes_min = number(least)?;
+            request.nodes_max = Some(most.map_or(Ok(request.nodes_min), number)?);
+        }
+        "ntasks" => request.ranks = Some(number(text)?),
+        "ntasks-per-node" => request.ranks_per_node = Some(number(text)?),
+        "open-mode" => {
+            spec.files.append = match text {
+                "append" => true,
+                "truncate" => false,
+                _ => return Err("--open-mode: write append or truncate".into()),
+            }
+        }
+        "output" => spec.files.output = Some(Bytes::from(text)),
+        "partition" => request.partition = Some(text.into()),
+        "qos" => spec.quality = Some(text.into()),
+        "reservation" => request.reservation = Some(text.into()),
+        "time" => spec.limit_ms = times::limit(text).map_err(said)?,
+        "parsable" => manner.parsable = true,
+        "quiet" => manner.quiet = true,
+        "test-only" => manner.test_only = true,
+        "wait" => manner.wait = true,
+        // They change nothing here.
+        "overcommit" | "verbose" => {}
+        _ => return Err(format!("--{name} is no option of `pando submit`")),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pando_queue::options::{OPTIONS, Takes};
+
+    #[test]
+    fn every_option_of_the_table_is_known() {
+        for (name, _, takes) in OPTIONS {
+            let (mut spec, mut manner) = (Spec::default(), Manner::default());
+            let word = if takes == Takes::Nothing { format!("--{name}") } else { format!("--{name}=1") };
+            if let Err(why) = take(&mut spec, &mut manner, &word, (0, 0)) {
+                assert!(!why.contains("is no option"), "{why}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_they_say() {
+        let (mut spec, mut manner) = (Spec::default(), Manner::default());
+        for word in ["--nodes=2-4", "--ntasks=8", "--mem=2G", "--time=1:30:00", "--array=1-9%2", "--nice", "--wait"] {
+            take(&mut spec, &mut manner, word, (0, 0)).unwrap();
+        }
+        let request = &spec.request;
+        assert_eq!((request.nodes_min, request.nodes_max, request.ranks, request.memory), (2, Some(4), Some(8), 2048));
+        assert_eq!((spec.limit_ms, spec.nice, manner.wait), (Some(5_400_000), 100, true));
+        assert_eq!(take(&mut spec, &mut manner, "--nodes=x", (0, 0)), Err("--nodes: `x` is no number".into()));
+    }
+}

@@ -1,0 +1,33 @@
+//! What processes that have ended have used.
+
+/// Of all children that were waited for, and of theirs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    /// CPU time of users' and system's code, milliseconds.
+    pub cpu_ms: u64,
+    /// The most resident bytes that one of them had.
+    pub largest: u64,
+    /// Bytes read from disks.
+    pub read: u64,
+    /// Bytes written to disks.
+    pub written: u64,
+}
+
+/// See getrusage(2).
+pub fn of_children() -> Used {
+    // SAFETY: rusage is plain data for which all zeroes is a valid value, and the call fills it.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
+        usage
+    };
+    let number = |n: i64| u64::try_from(n).unwrap_or(0);
+    let ms = |t: libc::timeval| number(t.tv_sec) * 1000 + number(t.tv_usec) / 1000;
+    Used {
+        cpu_ms: ms(usage.ru_utime) + ms(usage.ru_stime),
+        largest: number(usage.ru_maxrss) * 1024,
+        // In blocks of 512 bytes, whatever the file system has.
+        read: number(usage.ru_inblock) * 512,
+        written: number(usage.ru_oublock) * 512,
+    }
+}

@@ -1,0 +1,88 @@
+//! The names under which a job's ranks tell each other their ports (MPI_Publish_name): its head keeps them, for as long as the job lives.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Most names of a job, and bytes of a name and of a port (MPI_MAX_PORT_NAME is 256 in MPICH).
+const MOST: usize = 4096;
+const LONGEST_NAME: usize = 1024;
+const LONGEST_PORT: usize = 4096;
+
+/// What a rank wants.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Name {
+    /// Others are to find this port by this name.
+    Publish {
+        /// The name.
+        name: String,
+        /// The port.
+        port: String,
+    },
+    /// The port of this name.
+    Lookup(String),
+    /// Not any more.
+    Unpublish(String),
+}
+
+/// The answer; with the port where one was asked for. The error is one word.
+pub type Named = Result<Option<String>, String>;
+
+/// See above.
+#[derive(Debug, Default)]
+pub struct Names(BTreeMap<String, String>);
+
+impl Names {
+    /// Does it.
+    pub fn ask(&mut self, what: Name) -> Named {
+        match what {
+            Name::Publish { name, port } => {
+                if name.is_empty() || name.len() > LONGEST_NAME || port.len() > LONGEST_PORT {
+                    return Err("too_long".into());
+                }
+                if self.0.contains_key(&name) {
+                    return Err(format!("duplicate_service_{name}"));
+                }
+                if self.0.len() >= MOST {
+                    return Err("no_room".into());
+                }
+                self.0.insert(name, port);
+                Ok(None)
+            }
+            Name::Lookup(name) => match self.0.get(&name) {
+                Some(port) => Ok(Some(port.clone())),
+                None => Err(not_found(&name)),
+            },
+            Name::Unpublish(name) => match self.0.remove(&name) {
+                Some(_) => Ok(None),
+                None => Err(not_found(&name)),
+            },
+        }
+    }
+}
+
+fn not_found(name: &str) -> String {
+    let shown = &name[..name.floor_char_boundary(LONGEST_NAME)];
+    format!("service_{shown}_not_found")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_there_until_it_is_taken_back() {
+        let mut names = Names::default();
+        let publish = |port: &str| Name::Publish { name: "a".into(), port: port.into() };
+        assert_eq!(names.ask(Name::Lookup("a".into())), Err("service_a_not_found".into()));
+        assert_eq!(names.ask(publish("p")), Ok(None));
+        assert_eq!(names.ask(publish("q")), Err("duplicate_service_a".into()));
+        assert_eq!(names.ask(Name::Lookup("a".into())), Ok(Some("p".into())));
+        assert_eq!(names.ask(Name::Unpublish("a".into())), Ok(None));
+        assert_eq!(names.ask(Name::Unpublish("a".into())), Err("service_a_not_found".into()));
+        assert_eq!(names.ask(publish(&"x".repeat(LONGEST_PORT + 1))), Err("too_long".into()));
+        for i in 0..MOST {
+            assert_eq!(names.ask(Name::Publish { name: i.to_string(), port: String::new() }), Ok(None));
+        }
+        assert_eq!(names.ask(publish("p")), Err("no_room".into()));
+    }
+}

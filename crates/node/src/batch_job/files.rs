@@ -1,0 +1,125 @@
+//! Where a batch job reads and writes: files of its user, opened with that user's rights.
+
+use crate::queue::errand::Order;
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Open for the whole life of the job.
+pub struct Files {
+    /// Standard input.
+    pub input: File,
+    /// Standard output.
+    pub output: File,
+    /// Standard error.
+    pub error: File,
+}
+
+/// Opens them, as the caller may. The error is for people.
+pub fn open(order: &Order, node: &str, directory: &Path) -> Result<Files, String> {
+    let file = |pattern: &[u8]| directory.join(OsStr::from_bytes(&filled(pattern, order, node)));
+    let usual: &[u8] = if order.array.is_some() { b"pando-%A_%a.out" } else { b"pando-%j.out" };
+    let output_name = file(order.files.output.as_ref().map_or(usual, |p| &p.0));
+    let input_name = order.files.input.as_ref().map_or_else(|| Path::new("/dev/null").to_owned(), |p| file(&p.0));
+    let output = write(&output_name, order.files.append).map_err(|why| format!("node {node}: {why}"))?;
+    let error = match order.files.error.as_ref().map(|p| file(&p.0)).filter(|name| *name != output_name) {
+        Some(name) => write(&name, order.files.append).map_err(|why| format!("node {node}: {why}"))?,
+        None => output.try_clone().map_err(|e| e.to_string())?,
+    };
+    let input = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&input_name);
+    let input = input.map_err(|e| format!("node {node}: {} can't be read: {e}", input_name.display()))?;
+    Ok(Files { input, output, error })
+}
+
+/// Two jobs, or two streams of one, may have the same file: each writes at its end.
+fn write(name: &Path, append: bool) -> Result<File, String> {
+    let why = |e: std::io::Error| format!("{} can't be written: {e}", name.display());
+    // A FIFO that nobody reads would make it wait for ever.
+    let mut options = OpenOptions::new();
+    let file = options.append(true).create(true).mode(0o644).custom_flags(libc::O_NONBLOCK).open(name).map_err(why)?;
+    match file.metadata().map_err(why)?.is_file() {
+        true if append => {}
+        true => file.set_len(0).map_err(why)?,
+        // The script is not to find that it can't write just now: somebody reads it, so this one does not wait.
+        false => {
+            return OpenOptions::new().append(true).open(format!("/proc/self/fd/{}", file.as_raw_fd())).map_err(why);
+        }
+    }
+    Ok(file)
+}
+
+/// `%j` and the like filled in, as sbatch does it: `%A` job, `%a` task, `%j` both, `%x` name, `%u` user, `%N` node; `%4a` with zeroes.
+fn filled(pattern: &[u8], order: &Order, node: &str) -> Vec<u8> {
+    let id = order.key.id;
+    let mut out = Vec::new();
+    let mut rest = pattern;
+    while let Some((&first, after)) = rest.split_first() {
+        rest = after;
+        if first != b'%' {
+            out.push(first);
+            continue;
+        }
+        let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count().min(2);
+        let width = std::str::from_utf8(&rest[..digits]).ok().and_then(|d| d.parse().ok()).unwrap_or(0);
+        let Some(&kind) = rest.get(digits) else {
+            out.push(b'%');
+            continue;
+        };
+        let number = |n: u64| format!("{n:0width$}").into_bytes();
+        let text = match kind {
+            b'j' | b'J' => match id.task {
+                None => number(id.job),
+                Some(_) => id.to_string().into_bytes(),
+            },
+            b'A' => number(id.job),
+            b'a' => number(id.task.unwrap_or(0).into()),
+            b'x' => order.name.replace('/', "_").into_bytes(),
+            b'u' => order.user.clone().into_bytes(),
+            b'N' => node.as_bytes().to_vec(),
+            b'n' | b't' | b's' => number(0),
+            b'%' => b"%".to_vec(),
+            _ => {
+                out.push(b'%');
+                continue;
+            }
+        };
+        out.extend(text);
+        rest = &rest[digits + 1..];
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::errand::Key;
+    use pando_queue::{Bytes, Id, Work};
+
+    fn order(task: Option<u32>) -> Order {
+        Order {
+            key: Key { keeper: "n1".into(), id: Id { job: 17, task }, run: 0 },
+            name: "a/b".into(),
+            user: "ann".into(),
+            account: "ann".into(),
+            work: Work::default(),
+            directory: Bytes::from("/"),
+            environment: Vec::new(),
+            files: pando_queue::Files::default(),
+            shares: Vec::new(),
+            cpus_per_rank: 1,
+            array: None,
+        }
+    }
+
+    #[test]
+    fn patterns() {
+        let of = |pattern: &str, task| String::from_utf8(filled(pattern.as_bytes(), &order(task), "n2")).unwrap();
+        assert_eq!(of("pando-%j.out", None), "pando-17.out");
+        assert_eq!(of("%A_%a %4a %j %x %u %N %% %q 100%", Some(4)), "17_4 0004 17_4 a_b ann n2 % %q 100%");
+        assert_eq!(of("%", None), "%");
+        assert_eq!(of("%99", None), "%99");
+    }
+}

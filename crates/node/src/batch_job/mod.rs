@@ -1,0 +1,336 @@
+//! The helper of one batch job: a process that starts its script, keeps its files open, measures it, and leaves nothing behind. It outlives the
+//! daemon: what it has to say it says to the next one. One thread: the kernel kills the script when the thread that started it ends.
+
+mod files;
+mod variables;
+
+use crate::jobs::link::next;
+use crate::launcher::family;
+use crate::queue::errand::{Key, Order};
+use files::Files;
+use pando_kernel::rank::{self, Setup, User};
+use pando_kernel::{procfs, usage};
+use pando_launch::{Frames, Identity, encode};
+use pando_queue::{How, Usage, Work};
+use serde::{Deserialize, Serialize};
+use std::ffi::{CString, OsStr};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream as UnixSocket;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::net::UnixStream;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{Instant, interval, sleep, sleep_until};
+
+/// What it is called, as a process.
+pub const NAME: &str = "pando-batch";
+/// By this variable a node finds what is left of a job whose helper was killed.
+pub const RUN: &str = "PANDO_BATCH";
+/// Without a daemon it tries to find the next one so often.
+const AGAIN: Duration = Duration::from_millis(300);
+/// Who is told to end has so long before he is killed.
+const GRACE: Duration = Duration::from_secs(5);
+/// Memory is looked at so often.
+const LOOK: Duration = Duration::from_millis(1000);
+/// And so often where it is limited.
+const CLOSE_LOOK: Duration = Duration::from_millis(100);
+
+/// What the daemon has it do: all that comes on its connection, which it keeps as long as it lives.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Task {
+    /// The job.
+    pub order: Order,
+    /// Whose rights it gets; none: ours, and we have no others.
+    pub user: Option<Identity>,
+    /// This node.
+    pub node: String,
+    /// What all batch jobs of this node have in their environment.
+    pub mark: String,
+    /// Where the daemon listens for helpers.
+    pub socket: PathBuf,
+    /// And for `pando`, which the script may call.
+    pub api: PathBuf,
+    /// Is made by the first helper of a run; there is never another one.
+    pub file: PathBuf,
+}
+
+/// To the daemon.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Said {
+    /// First of all.
+    Here {
+        /// Which job.
+        key: Key,
+        /// It runs, or has run.
+        began: bool,
+    },
+    /// It runs.
+    Began,
+    /// Nothing is left of it.
+    Ended(How, Usage),
+}
+
+/// From the daemon.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Told {
+    /// End it, and say why where its output goes.
+    End(String),
+    /// To all its processes.
+    Signal(i32),
+    /// Its end is stored: nothing more is to be done.
+    Bye,
+}
+
+/// What a run is called in its processes' environment.
+pub fn name_of(key: &Key) -> String {
+    format!("{}/{}/{}", key.keeper, key.id, key.run)
+}
+
+/// The life of one.
+pub fn serve(connection: OwnedFd) -> i32 {
+    let run = || {
+        let mut text = Vec::new();
+        let mut connection = UnixSocket::from(connection);
+        connection.read_to_end(&mut text)?;
+        let task: Task = serde_json::from_slice(&text).map_err(io::Error::other)?;
+        match std::fs::File::create_new(&task.file) {
+            Ok(mut file) => file.write_all(&serde_json::to_vec(&task.order.key).map_err(io::Error::other)?)?,
+            // Another one was first.
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+            Err(e) => return Err(io::Error::new(e.kind(), format!("{}: {e}", task.file.display()))),
+        }
+        rank::adopt_orphans()?;
+        if let Some((_, _, groups)) = &task.user {
+            rank::take_groups(groups)?;
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(live(task))
+    };
+    match run() {
+        Ok(()) => 0,
+        Err(e) => {
+            eprintln!("pando: the helper of a batch job: {e}");
+            1
+        }
+    }
+}
+
+/// The script, as far as it is known.
+struct Job {
+    task: Task,
+    files: Option<Files>,
+    pid: i32,
+    begun: bool,
+    /// When those that were told to end are killed.
+    kill_at: Option<Instant>,
+    /// Most bytes that all processes together have had.
+    peak: u64,
+    out_of_memory: bool,
+    ended: Option<(How, Usage)>,
+}
+
+async fn live(task: Task) -> io::Result<()> {
+    let mut children = signal(SignalKind::child())?;
+    let mut job =
+        Job { task, files: None, pid: 0, begun: false, kill_at: None, peak: 0, out_of_memory: false, ended: None };
+    match job.start() {
+        Ok(()) => job.begun = true,
+        Err(why) => job.ended = Some((How::NotBegun(why), Usage::default())),
+    }
+    loop {
+        let Ok(stream) = UnixStream::connect(&job.task.socket).await else {
+            if !job.task.file.exists() {
+                // The node's state is gone: no daemon will ask for this.
+                family::end_all().await;
+                return Ok(());
+            }
+            job.alone(&mut children).await;
+            continue;
+        };
+        if job.speak(stream, &mut children).await {
+            return Ok(());
+        }
+    }
+}
+
+impl Job {
+    fn start(&mut self) -> Result<(), String> {
+        let Task { order, user, mark, node, .. } = &self.task;
+        let who = user.as_ref().map(|u| (u.0, u.1));
+        let directory = PathBuf::from(OsStr::from_bytes(&order.directory.0));
+        if !rank::as_user(who, || directory.is_dir()) {
+            let shown = directory.display();
+            return Err(format!("node {node}: there is no directory {shown} (--chdir takes another one)"));
+        }
+        let files = rank::as_user(who, || files::open(order, node, &directory))?;
+        let (mut command, script) = command(order).map_err(|e| format!("node {node}: the script: {e}"))?;
+        command.env_clear();
+        for (name, value) in variables::all(order, node) {
+            command.env(name, value);
+        }
+        command.env("PANDO_SOCKET", &self.task.api).env(crate::launcher::MARK, mark).env(RUN, name_of(&order.key));
+        let stdio = |file: &std::fs::File| file.try_clone().map_err(|e| e.to_string());
+        command.stdin(stdio(&files.input)?).stdout(stdio(&files.output)?).stderr(stdio(&files.error)?);
+        let setup = Setup {
+            user: user.clone().map(|(uid, gid, groups)| User { uid, gid, groups }),
+            umask: 0o022,
+            limits: Vec::new(),
+            cpus: Vec::new(),
+            terminal: false,
+            directory: CString::new(order.directory.0.clone()).map_err(|e| e.to_string())?,
+            keep: script.iter().map(|file| file.as_raw_fd()).collect(),
+        };
+        rank::prepare(&mut command, setup);
+        match command.spawn() {
+            Ok(child) => self.pid = child.id() as i32,
+            // As a shell has it: the user finds it where he looks for it.
+            Err(e) => {
+                let word = command.get_program().to_string_lossy().into_owned();
+                let what = if script.is_some() { "its script's interpreter".to_owned() } else { word };
+                let _ = writeln!(&files.error, "pando: {what}: {e}");
+                let status = if e.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
+                self.ended = Some((How::Exit(status), Usage::default()));
+            }
+        }
+        self.files = Some(files);
+        Ok(())
+    }
+
+    /// Without a daemon, for a while.
+    async fn alone(&mut self, children: &mut Signal) {
+        tokio::select! {
+            () = sleep(AGAIN) => {}
+            _ = children.recv() => self.collect().await,
+        }
+        self.look().await;
+    }
+
+    /// With a daemon. Gives whether all is over.
+    async fn speak(&mut self, stream: UnixStream, children: &mut Signal) -> bool {
+        let (mut from, mut to) = stream.into_split();
+        let mut frames = Frames::default();
+        let mut looks = interval(if self.limit() > 0 { CLOSE_LOOK } else { LOOK });
+        let here = Said::Here { key: self.task.order.key.clone(), began: self.begun };
+        let mut unsaid = vec![here];
+        let mut told_end = false;
+        loop {
+            if let (false, Some((how, usage))) = (told_end, &self.ended) {
+                unsaid.push(Said::Ended(how.clone(), *usage));
+                told_end = true;
+            }
+            for said in std::mem::take(&mut unsaid) {
+                let Ok(bytes) = encode(&said) else { return false };
+                if to.write_all(&bytes).await.is_err() {
+                    return false;
+                }
+            }
+            tokio::select! {
+                told = next::<_, Told>(&mut from, &mut frames) => match told {
+                    Ok(Some(Told::Bye)) => return self.ended.is_some(),
+                    Ok(Some(Told::End(why))) => self.end(&why),
+                    Ok(Some(Told::Signal(number))) => family::signal_all(number),
+                    _ => return false,
+                },
+                _ = children.recv() => self.collect().await,
+                () = sleep_until(self.kill_at.unwrap_or_else(Instant::now)), if self.kill_at.is_some() => self.kill(),
+                _ = looks.tick(), if self.ended.is_none() => self.look().await,
+            }
+        }
+    }
+
+    fn say(&self, text: &str) {
+        if let Some(files) = &self.files {
+            let (id, node) = (self.task.order.key.id, &self.task.node);
+            let _ = writeln!(&files.error, "pando: job {id} on {node}: {text}");
+        }
+    }
+
+    fn end(&mut self, why: &str) {
+        if self.ended.is_some() || self.kill_at.is_some() {
+            return;
+        }
+        self.say(&format!("{why}; its processes are ended"));
+        family::signal_all(libc::SIGTERM);
+        // Who stands still hears nothing else.
+        family::signal_all(libc::SIGCONT);
+        self.kill_at = Some(Instant::now() + GRACE);
+    }
+
+    fn kill(&mut self) {
+        self.kill_at = Some(Instant::now() + GRACE);
+        family::signal_all(libc::SIGKILL);
+    }
+
+    /// Takes in children that have ended. With the script everything ends that it has started.
+    async fn collect(&mut self) {
+        while let Some((pid, status)) = rank::collect() {
+            if pid == self.pid && self.ended.is_none() {
+                family::end_all().await;
+                self.ended = Some((self.how(status), self.used()));
+                self.kill_at = None;
+            }
+        }
+    }
+
+    fn how(&self, status: ExitStatus) -> How {
+        match status.signal() {
+            _ if self.out_of_memory => How::OutOfMemory,
+            Some(number) => How::Signal(number),
+            None => How::Exit(status.code().unwrap_or(0)),
+        }
+    }
+
+    fn used(&self) -> Usage {
+        let of = usage::of_children();
+        Usage {
+            cpu_ms: of.cpu_ms,
+            memory_mb: self.peak.max(of.largest).div_ceil(1 << 20),
+            read: of.read,
+            written: of.written,
+        }
+    }
+
+    /// Bytes of memory that it may have here; 0: as many as there are.
+    fn limit(&self) -> u64 {
+        self.task.order.shares.first().map_or(0, |share| share.memory) << 20
+    }
+
+    /// How much memory do its processes have? Who has more than was asked for is ended, as there may be no control group that does it.
+    async fn look(&mut self) {
+        if self.ended.is_some() {
+            return;
+        }
+        let all = family::all();
+        let now: u64 = all.iter().map(|pid| procfs::footprint(*pid)).sum();
+        self.peak = self.peak.max(now);
+        let limit = self.limit();
+        if limit > 0 && now > limit && !std::mem::replace(&mut self.out_of_memory, true) {
+            self.say(&format!("it has {} MB of memory, and asked for {} (--mem): it is ended", now >> 20, limit >> 20));
+            family::signal_all(libc::SIGKILL);
+        }
+    }
+}
+
+/// The command, and for a script its file, which the interpreter opens.
+fn command(order: &Order) -> io::Result<(Command, Option<std::fs::File>)> {
+    let words = |all: &[pando_queue::Bytes]| all.iter().map(|w| OsStr::from_bytes(&w.0).to_owned()).collect::<Vec<_>>();
+    match &order.work {
+        Work::Words(all) => {
+            let all = words(all);
+            let mut command = Command::new(all.first().map_or(OsStr::new(""), |w| w));
+            command.args(all.iter().skip(1));
+            Ok((command, None))
+        }
+        Work::Script { text, arguments } => {
+            let file = pando_kernel::unnamed::program(&text.0)?;
+            let mut command = Command::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
+            command.arg0(if order.name.is_empty() { "script" } else { &order.name }).args(words(arguments));
+            Ok((command, Some(file)))
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What a batch job finds in its environment: what its user had, our own names, and those of Slurm, which many scripts ask for.
+
+use crate::queue::errand::Order;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+/// All of them, later ones in the place of earlier ones.
+pub fn all(order: &Order, node: &str) -> Vec<(OsString, OsString)> {
+    let given = order.environment.iter();
+    let mut all: Vec<(OsString, OsString)> =
+        given.map(|(n, v)| (OsStr::from_bytes(&n.0).to_owned(), OsStr::from_bytes(&v.0).to_owned())).collect();
+    all.extend(ours(order, node).into_iter().map(|(n, v)| (n.into(), v.into())));
+    all
+}
+
+fn ours(order: &Order, node: &str) -> Vec<(&'static str, String)> {
+    let id = order.key.id;
+    let names: Vec<&str> = order.shares.iter().map(|s| s.node.as_str()).collect();
+    let (list, nodes) = (names.join(","), names.len().to_string());
+    let ranks: u32 = order.shares.iter().map(|s| s.ranks).sum();
+    let each = |of: fn(&pando_queue::Share) -> u32| {
+        order.shares.iter().map(|s| of(s).to_string()).collect::<Vec<_>>().join(",")
+    };
+    let (ranks, job) = (ranks.to_string(), id.job.to_string());
+    let directory = String::from_utf8_lossy(&order.directory.0).into_owned();
+    let mut all = vec![
+        ("PANDO_BATCH_JOB", id.to_string()),
+        ("PANDO_BATCH_NODES", list.clone()),
+        ("PANDO_BATCH_RANKS", ranks.clone()),
+        ("PANDO_NODE", node.to_owned()),
+        ("SLURM_JOB_ID", job.clone()),
+        ("SLURM_JOBID", job.clone()),
+        ("SLURM_JOB_NAME", order.name.clone()),
+        ("SLURM_JOB_USER", order.user.clone()),
+        ("SLURM_JOB_ACCOUNT", order.account.clone()),
+        ("SLURM_JOB_NODELIST", list.clone()),
+        ("SLURM_NODELIST", list),
+        ("SLURM_JOB_NUM_NODES", nodes.clone()),
+        ("SLURM_NNODES", nodes),
+        ("SLURM_NTASKS", ranks.clone()),
+        ("SLURM_NPROCS", ranks),
+        ("SLURM_TASKS_PER_NODE", each(|s| s.ranks)),
+        ("SLURM_JOB_CPUS_PER_NODE", each(|s| s.cpus)),
+        ("SLURM_CPUS_ON_NODE", order.shares.first().map_or(0, |s| s.cpus).to_string()),
+        ("SLURM_CPUS_PER_TASK", order.cpus_per_rank.to_string()),
+        ("SLURM_SUBMIT_DIR", directory),
+        ("SLURMD_NODENAME", node.to_owned()),
+        ("SLURM_NODEID", "0".into()),
+        ("SLURM_PROCID", "0".into()),
+        ("SLURM_LOCALID", "0".into()),
+        ("SLURM_RESTART_COUNT", order.key.run.to_string()),
+    ];
+    if let Some((first, last, count)) = order.array {
+        all.extend([
+            ("SLURM_ARRAY_JOB_ID", job),
+            ("SLURM_ARRAY_TASK_ID", id.task.unwrap_or(0).to_string()),
+            ("SLURM_ARRAY_TASK_MIN", first.to_string()),
+            ("SLURM_ARRAY_TASK_MAX", last.to_string()),
+            ("SLURM_ARRAY_TASK_COUNT", count.to_string()),
+        ]);
+    }
+    if let Some(memory) = order.shares.first().map(|s| s.memory).filter(|m| *m > 0) {
+        all.push(("SLURM_MEM_PER_NODE", memory.to_string()));
+    }
+    all
+}

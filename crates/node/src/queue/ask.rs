@@ -1,0 +1,144 @@
+//! What a user's command asks of the queue (`POST /v1/queue`), and what it is told. At other nodes than the queue's own the daemon passes it on.
+
+use pando_queue::{Id, Job, Outcome, Reservation, Spec, State, Update};
+use serde::{Deserialize, Serialize};
+
+/// A question or an order.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Ask {
+    /// A new job. The answer is its number.
+    Submit(Box<Spec>),
+    /// What is in the queue. The answer: [`Line`]s.
+    List,
+    /// They are to end, or not to begin; or their processes get a signal. The answer: [`Done`].
+    Cancel {
+        /// Which.
+        ids: Vec<Id>,
+        /// All of this user, besides.
+        user: Option<String>,
+        /// This signal, and no more.
+        signal: Option<i32>,
+    },
+    /// They are not to start. The answer: [`Done`].
+    Hold(Vec<Id>),
+    /// They may start. The answer: [`Done`].
+    Release(Vec<Id>),
+    /// They are to run again from the beginning. The answer: [`Done`].
+    Requeue {
+        /// Which.
+        ids: Vec<Id>,
+        /// And wait until they are released.
+        hold: bool,
+    },
+    /// Something about it is to be otherwise. The answer: [`Done`].
+    Update(u64, Update),
+    /// All of one job. The answer: [`Shown`].
+    Show(Id),
+    /// Tasks that have ended. The answer: [`Past`]s, the newest last.
+    History {
+        /// Of this user only.
+        user: Option<String>,
+        /// Of this job only.
+        job: Option<u64>,
+        /// That ended then or later, milliseconds since 1970.
+        since: u64,
+        /// So many.
+        most: u32,
+    },
+    /// Waits until a job is over, so long. The answer: [`Over`].
+    Wait {
+        /// Which.
+        id: Id,
+        /// Milliseconds; at most a minute.
+        patience_ms: u64,
+    },
+    /// Nodes for some only, or for nobody, for a time (operators). The answer: [`Done`].
+    Reserve(Reservation),
+    /// No longer (operators). The answer: [`Done`].
+    Unreserve(String),
+    /// What is reserved. The answer: [`Reservation`]s.
+    Reservations,
+}
+
+/// What has been done, and what could not be, in words.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {
+    /// Not done, and why.
+    pub refused: Vec<String>,
+}
+
+/// A job, or a task of an array, as `pando queue` lists it. Tasks of an array that wait are one.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Line {
+    /// `17`, `17_4`, `17_[5-9]`.
+    pub id: String,
+    /// Its job's number.
+    pub job: u64,
+    /// What it is called.
+    pub name: String,
+    /// Whose it is.
+    pub user: String,
+    /// Its partition.
+    pub partition: String,
+    /// How it stands.
+    pub state: State,
+    /// How long it has run, milliseconds.
+    pub ran_ms: u64,
+    /// How long it may.
+    pub limit_ms: Option<u64>,
+    /// Nodes that it has, or wants.
+    pub node_count: u32,
+    /// CPUs that it has, or wants at least.
+    pub cpus: u64,
+    /// Nodes that it has.
+    pub nodes: Vec<String>,
+    /// Why it does not run, in few words.
+    pub reason: String,
+    /// Higher ones go first.
+    pub priority: f64,
+    /// When it was submitted, milliseconds since 1970.
+    pub submitted: u64,
+    /// When it got its nodes.
+    pub started: Option<u64>,
+}
+
+/// All of a job.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Shown {
+    /// It; its script, words and environment only for its user and for operators.
+    pub job: Job,
+    /// How it stands.
+    pub state: State,
+    /// What is in its way, a sentence.
+    pub why: Option<String>,
+    /// Its priority, and how many jobs have more.
+    pub priority: Option<(f64, usize)>,
+    /// When it starts at the latest, as far as can be known, milliseconds since 1970.
+    pub expected: Option<u64>,
+    /// When what runs of it must end at the latest.
+    pub ends: Option<u64>,
+    /// The node that keeps the queue.
+    pub keeper: String,
+    /// Why it could not be begun, or was lost, when it last had nodes.
+    pub last_failure: Option<String>,
+}
+
+/// A task that has ended.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Past {
+    /// What it was called.
+    pub name: String,
+    /// Whose it was.
+    pub user: String,
+    /// Whose share it was taken from.
+    pub account: String,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// The end of a job; none as long as something of it waits or runs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Over {
+    /// The worst of its tasks', and its status as a shell has it.
+    pub end: Option<(State, i32)>,
+}

@@ -1,0 +1,386 @@
+//! Batch jobs that this node runs: each has a helper (crates/node/src/batch_job) that outlives the daemon and speaks to it over a
+//! socket; what it says goes to the node that keeps the queue, until that has stored it.
+
+use super::errand::{Errand, Key, Order, send};
+use crate::audit::Entry;
+use crate::batch_job::{self, Said, Task, Told};
+use crate::daemon::Node;
+use crate::jobs;
+use crate::jobs::{link, member};
+use crate::owner::clean;
+use crate::sys::effective_uid;
+use pando_launch::{Frames, Identity, encode};
+use pando_queue::{How, Usage};
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::timeout;
+
+/// Helpers of an earlier daemon come back within this.
+const BACK_WITHIN: Duration = Duration::from_secs(5);
+/// A helper that was started says within this that it is there.
+const COMES_WITHIN: Duration = Duration::from_secs(10);
+/// In the node's state: a file for each run that is here.
+const FILES: &str = "batch";
+/// What the queue's node could not be told is told again after this.
+const AGAIN: Duration = Duration::from_millis(500);
+/// Runs that have been called off before they came are remembered: so many.
+const MOST_CALLED_OFF: usize = 10_000;
+/// Batch jobs at a node at a time.
+const MOST: usize = 10_000;
+
+/// One that is here.
+struct Here {
+    /// The way to its helper, once that is there.
+    tell: Option<UnboundedSender<Told>>,
+    /// What it is to be told when it comes.
+    waits: Vec<Told>,
+}
+
+#[derive(Default)]
+struct Inner {
+    all: BTreeMap<Key, Here>,
+    /// They were to end before they came: they do not begin.
+    called_off: VecDeque<Key>,
+}
+
+/// All that are here.
+pub struct Ward {
+    inner: Mutex<Inner>,
+    begun: Instant,
+    /// A helper has come, or something is over.
+    came: Notify,
+}
+
+impl Default for Ward {
+    fn default() -> Self {
+        Ward { inner: Mutex::default(), begun: Instant::now(), came: Notify::new() }
+    }
+}
+
+impl Ward {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn ward(node: &Node) -> &Ward {
+    &node.queue.ward
+}
+
+/// Whose rights it gets here, if it may run here; none: ours, and we have no others. The error is for people.
+fn user(node: &Node, order: &Order, peer: &str) -> Result<Option<Identity>, String> {
+    match peer == node.name() {
+        true if node.balancing.is_drained() => return Err(member::DRAINED.to_owned()),
+        true => {}
+        false => member::takes_jobs(node, peer, &order.user)?,
+    }
+    let user = tokio::task::block_in_place(|| node.jobs.user(&order.user));
+    let user = user.ok_or_else(|| format!("node {}: there is no user {}", node.name(), order.user))?;
+    match effective_uid() {
+        0 => Ok(Some(user)),
+        me if me == user.0 => Ok(None),
+        _ => Err(format!("node {} runs in personal mode, and not for {}", node.name(), order.user)),
+    }
+}
+
+/// Takes one in. None: it is new. Otherwise whether it is known what became of it.
+fn enter(node: &Arc<Node>, key: &Key) -> Result<Option<bool>, String> {
+    let mut inner = ward(node).inner();
+    let has_helper = file(node, key).exists();
+    match () {
+        () if inner.all.contains_key(key) => return Ok(Some(true)),
+        () if has_helper && may_come_back(node).is_err() => return Ok(Some(false)),
+        () if inner.called_off.contains(key) => return Err("it was called off".into()),
+        () if inner.all.len() >= MOST => return Err(format!("node {} runs {MOST} batch jobs", node.name())),
+        () => {}
+    }
+    inner.all.insert(key.clone(), Here { tell: None, waits: Vec::new() });
+    if has_helper {
+        // It has been here, and its helper is no more.
+        tokio::spawn(lost(node.clone(), key.clone()));
+        return Ok(Some(true));
+    }
+    Ok(None)
+}
+
+/// Begins one; if it has begun already, that is well. False: it can't be known yet whether it has.
+pub async fn begin(node: &Arc<Node>, order: Order, peer: &str) -> Result<bool, String> {
+    let key = order.key.clone();
+    let user = user(node, &order, peer);
+    let (who, on) = (format!("{} at {}", clean(&order.user), key.keeper), format!("batch job {}", key.id));
+    let why = user.as_ref().err().cloned().unwrap_or_else(|| "the queue starts it".into());
+    node.audit.note(&Entry { who, what: "batch", on, allowed: user.is_ok(), why });
+    let user = user?;
+    if let Some(known) = enter(node, &key)? {
+        return Ok(known);
+    }
+    let task = Task {
+        mark: mark(node),
+        node: node.name(),
+        socket: socket(node),
+        api: node.place.socket.clone(),
+        file: file(node, &key),
+        user,
+        order,
+    };
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(node.place.state.join(FILES));
+    let started = match made {
+        Ok(()) => start(node, &task).await,
+        Err(e) => Err(e),
+    };
+    let helper = match started {
+        Ok(helper) => helper,
+        Err(e) => {
+            ward(node).inner().all.remove(&key);
+            return Err(format!("node {}: its helper can't be started: {e}", node.name()));
+        }
+    };
+    tokio::spawn(watch(node.clone(), key.clone(), helper));
+    // From here on it tells by itself what becomes of it, to whichever daemon there is.
+    let comes = async {
+        loop {
+            let news = ward(node).came.notified();
+            if ward(node).inner().all.get(&key).is_none_or(|here| here.tell.is_some()) {
+                return;
+            }
+            news.await;
+        }
+    };
+    Ok(timeout(COMES_WITHIN, comes).await.is_ok())
+}
+
+/// Has a helper begin; the connection ends when it does.
+async fn start(node: &Node, task: &Task) -> io::Result<UnixStream> {
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+    node.jobs.starter.batch(node, &OwnedFd::from(theirs))?;
+    ours.set_nonblocking(true)?;
+    let mut ours = UnixStream::from_std(ours)?;
+    ours.write_all(&serde_json::to_vec(task).map_err(io::Error::other)?).await?;
+    ours.shutdown().await?;
+    Ok(ours)
+}
+
+/// A helper that ends without a word.
+async fn watch(node: Arc<Node>, key: Key, mut helper: UnixStream) {
+    let _ = helper.read(&mut [0]).await;
+    let is_silent = || ward(&node).inner().all.get(&key).is_some_and(|here| here.tell.is_none());
+    // One that has spoken with us has told us more than its end. If an earlier daemon has started one, too, and that was first, that one comes.
+    if is_silent() {
+        tokio::time::sleep(BACK_WITHIN).await;
+    }
+    if is_silent() {
+        let why = "its helper ended before it began: see the node's helpers.log".to_owned();
+        over(&node, key, How::NotBegun(why), Usage::default()).await;
+    }
+}
+
+/// Its helper is no more, and its script with it: what that has started ends.
+async fn lost(node: Arc<Node>, key: Key) {
+    let (mark, run) = (mark(&node), batch_job::name_of(&key));
+    tokio::task::spawn_blocking(move || jobs::sweep_batch(&mark, &run)).await.ok();
+    over(&node, key, How::Signal(libc::SIGKILL), Usage::default()).await;
+}
+
+/// Tells of those that were here under an earlier daemon and whose helpers do not come back.
+async fn recover(node: Arc<Node>) {
+    tokio::time::sleep(BACK_WITHIN).await;
+    let files = std::fs::read_dir(node.place.state.join(FILES)).into_iter().flatten().flatten();
+    for found in files {
+        let Some(key) = std::fs::read(found.path()).ok().and_then(|text| serde_json::from_slice::<Key>(&text).ok())
+        else {
+            // Its helper ended before it had written its name, and so before it began anything.
+            let _ = std::fs::remove_file(found.path());
+            continue;
+        };
+        let is_here = {
+            let mut inner = ward(&node).inner();
+            let is_here = inner.all.contains_key(&key);
+            inner.all.entry(key.clone()).or_insert_with(|| Here { tell: None, waits: Vec::new() });
+            is_here
+        };
+        if !is_here {
+            tokio::spawn(lost(node.clone(), key));
+        }
+    }
+}
+
+/// What says that a run has, or has had, a helper here.
+fn file(node: &Node, key: &Key) -> PathBuf {
+    node.place.state.join(FILES).join(format!("{}.{}.{}", key.keeper, key.id, key.run))
+}
+
+/// What all of them have in their environment, and no rank of a parallel job has: those end with the daemon.
+fn mark(node: &Node) -> String {
+    format!("{}-batch", node.jobs.mark())
+}
+
+/// Where helpers come.
+pub fn socket(node: &Node) -> std::path::PathBuf {
+    node.place.state.join("batch.sock")
+}
+
+/// Nobody knows yet which ones of an earlier daemon are here.
+fn may_come_back(node: &Node) -> Result<(), String> {
+    match ward(node).begun.elapsed() < BACK_WITHIN {
+        true => Err("its daemon has just begun, and does not know yet".into()),
+        false => Ok(()),
+    }
+}
+
+fn tell(node: &Node, key: &Key, told: Told) -> Result<bool, String> {
+    let mut inner = ward(node).inner();
+    match inner.all.get_mut(key) {
+        Some(Here { tell: Some(tell), .. }) => _ = tell.send(told),
+        Some(here) => here.waits.push(told),
+        None => {
+            drop(inner);
+            may_come_back(node)?;
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Ends one; one that is not here will not begin.
+pub fn end(node: &Node, key: &Key, why: &str) -> Result<bool, String> {
+    let known = tell(node, key, Told::End(clean(why)))?;
+    if !known {
+        let mut inner = ward(node).inner();
+        if inner.called_off.len() >= MOST_CALLED_OFF {
+            inner.called_off.pop_front();
+        }
+        inner.called_off.push_back(key.clone());
+    }
+    Ok(known)
+}
+
+/// To all its processes.
+pub fn signal(node: &Node, key: &Key, number: i32) -> Result<bool, String> {
+    match (1..=64).contains(&number) {
+        true => tell(node, key, Told::Signal(number)),
+        false => Err(format!("there is no signal {number}")),
+    }
+}
+
+/// Is it here?
+pub fn is_known(node: &Node, key: &Key) -> Result<bool, String> {
+    // Of one whose helper is no more its end is told.
+    if ward(node).inner().all.contains_key(key) || file(node, key).exists() {
+        return Ok(true);
+    }
+    may_come_back(node).map(|()| false)
+}
+
+/// All that are here of that node's queue.
+pub fn all(node: &Node, keeper: &str) -> Vec<Key> {
+    ward(node).inner().all.keys().filter(|key| key.keeper == keeper).cloned().collect()
+}
+
+/// Takes helpers in until the daemon ends.
+pub async fn serve(node: Arc<Node>, listener: UnixListener) {
+    tokio::spawn(recover(node.clone()));
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let node = node.clone();
+                tokio::spawn(async move {
+                    let me = effective_uid();
+                    if stream.peer_cred().is_ok_and(|cred| cred.uid() == me || cred.uid() == 0) {
+                        talk(&node, stream).await;
+                    }
+                });
+            }
+            Err(e) => {
+                tracing::error!("the socket of batch jobs: {e}");
+                tokio::time::sleep(AGAIN).await;
+            }
+        }
+    }
+}
+
+async fn talk(node: &Arc<Node>, stream: UnixStream) {
+    let (mut from, to) = stream.into_split();
+    let mut frames = Frames::default();
+    let Ok(Some(Said::Here { key, began })) = link::next::<_, Said>(&mut from, &mut frames).await else { return };
+    let (sender, queue) = unbounded_channel();
+    {
+        let mut inner = ward(node).inner();
+        let here = inner.all.entry(key.clone()).or_insert_with(|| Here { tell: None, waits: Vec::new() });
+        here.waits.drain(..).for_each(|told| _ = sender.send(told));
+        here.tell = Some(sender);
+    }
+    ward(node).came.notify_waiters();
+    tokio::spawn(write(to, queue));
+    if began {
+        tokio::spawn(report_begin(node.clone(), key.clone()));
+    }
+    match hear(node, &key, &mut from, &mut frames).await {
+        Some((how, usage)) => over(node, key, how, usage).await,
+        // Somebody has killed the helper, and its child with it.
+        None => lost(node.clone(), key).await,
+    }
+}
+
+async fn write(mut to: tokio::net::unix::OwnedWriteHalf, mut queue: UnboundedReceiver<Told>) {
+    while let Some(told) = queue.recv().await {
+        let Ok(bytes) = encode(&told) else { return };
+        if to.write_all(&bytes).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn hear<R: AsyncRead + Unpin>(
+    node: &Arc<Node>,
+    key: &Key,
+    from: &mut R,
+    frames: &mut Frames,
+) -> Option<(How, Usage)> {
+    loop {
+        match link::next::<_, Said>(from, frames).await {
+            Ok(Some(Said::Began)) => drop(tokio::spawn(report_begin(node.clone(), key.clone()))),
+            Ok(Some(Said::Ended(how, usage))) => return Some((how, usage)),
+            Ok(Some(Said::Here { .. })) => {}
+            _ => return None,
+        }
+    }
+}
+
+/// Until the queue's node has heard it; or it has ended meanwhile, which says as much.
+async fn report_begin(node: Arc<Node>, key: Key) {
+    while send(&node, &key.keeper, &Errand::Began(key.clone())).await.is_err() {
+        tokio::time::sleep(AGAIN).await;
+        if !ward(&node).inner().all.contains_key(&key) {
+            return;
+        }
+    }
+}
+
+/// Tells the queue's node until it has stored it; then the helper may go.
+fn over(node: &Arc<Node>, key: Key, how: How, usage: Usage) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    let node = node.clone();
+    // Boxed, for to send something may lead here.
+    Box::pin(async move {
+        let mut pause = AGAIN;
+        while let Err(failure) = send(&node, &key.keeper, &Errand::Ended(key.clone(), how.clone(), usage)).await {
+            tracing::debug!("batch job {} of {}: {}", key.id, key.keeper, failure.why);
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_secs(10));
+        }
+        // Without it nobody believes that it was here; and it is told of no more.
+        let _ = std::fs::remove_file(file(&node, &key));
+        let here = ward(&node).inner().all.remove(&key);
+        ward(&node).came.notify_waiters();
+        let _ = here.and_then(|here| here.tell).map(|tell| tell.send(Told::Bye));
+    })
+}

@@ -1,0 +1,264 @@
+//! The queue's own thread: what comes in is decided by crates/queue, stored, and only then answered and done. What comes while the disk is busy
+//! is stored with the next turn of the disk, all together.
+
+use super::journal::{Broken, Journal, Old};
+use pando_queue::array::Tasks;
+use pando_queue::{Change, Effect, How, Input, Outcome, Queue, Record, Run, Settings, State, Usage};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::sync::{oneshot, watch};
+
+/// What is taken in one turn.
+const AT_ONCE: usize = 4096;
+/// Longest sleep.
+const LOOK: Duration = Duration::from_secs(60);
+/// The journal is shortened when it has so many records more than it would have then.
+const TOO_LONG: usize = 20_000;
+
+/// A look at what there is, after all that came before it is stored.
+pub type Look = Box<dyn FnOnce(&Queue, &Journal) + Send>;
+
+/// For the clerk.
+pub enum Note {
+    /// Something comes in. The answer: effects that are for who said it, when it is stored.
+    In(Box<Input>, Option<oneshot::Sender<Vec<Effect>>>),
+    /// Somebody wants to see something.
+    Look(Look),
+}
+
+/// The way to it.
+#[derive(Clone)]
+pub struct Desk {
+    notes: Sender<Note>,
+    /// Counts what has changed.
+    pub changed: watch::Receiver<u64>,
+}
+
+impl Desk {
+    /// Has something come in, and waits until it is stored.
+    pub async fn take(&self, input: Input) -> Result<Vec<Effect>, String> {
+        let (sender, answer) = oneshot::channel();
+        self.put(Note::In(Box::new(input), Some(sender)));
+        answer.await.map_err(|_| GONE.to_owned())
+    }
+
+    /// The same without waiting.
+    pub fn say(&self, input: Input) {
+        self.put(Note::In(Box::new(input), None));
+    }
+
+    /// Looks at what there is.
+    pub async fn look<T: Send + 'static>(
+        &self,
+        what: impl FnOnce(&Queue, &Journal) -> T + Send + 'static,
+    ) -> Result<T, String> {
+        let (sender, answer) = oneshot::channel();
+        self.put(Note::Look(Box::new(move |queue, journal| drop(sender.send(what(queue, journal))))));
+        answer.await.map_err(|_| GONE.to_owned())
+    }
+
+    fn put(&self, note: Note) {
+        // Who waits for an answer finds that there is none.
+        let _ = self.notes.send(note);
+    }
+}
+
+const GONE: &str = "the queue has stopped: the node's log says why";
+
+/// Whatever has to be done besides: called in the clerk's thread, in the order of things, when what led to it is stored. `again`: it may have been
+/// done already, before the queue began.
+pub type Act = Box<dyn FnMut(&Queue, Effect, bool) + Send>;
+
+struct Clerk {
+    queue: Queue,
+    journal: Journal,
+    settings: Settings,
+    notes: Receiver<Note>,
+    changed: watch::Sender<u64>,
+    act: Act,
+    clock: Clock,
+    /// Records in the journal.
+    stored: usize,
+}
+
+/// Goes on evenly whatever is done to the system's clock, and begins with what that says, or later.
+struct Clock {
+    base_ms: u64,
+    begun: Instant,
+}
+
+impl Clock {
+    fn now(&self) -> u64 {
+        self.base_ms + self.begun.elapsed().as_millis() as u64
+    }
+}
+
+/// Opens the journal and begins. What was under way is done once more: nobody knows how far it came.
+pub fn start(file: PathBuf, settings: Settings, act: impl FnOnce(Desk) -> Act) -> Result<Desk, String> {
+    let journal = Journal::open(&file).map_err(|e| e.to_string())?;
+    let records = journal.records().map_err(|e| e.to_string())?;
+    let last = records.last().map_or(0, |r| r.at);
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+    let clock = Clock { base_ms: wall.max(last), begun: Instant::now() };
+    let stored = records.len();
+    let queue = Queue::restore(settings.clone(), records);
+    let (sender, notes) = channel();
+    let (changed, watches) = watch::channel(0);
+    let desk = Desk { notes: sender, changed: watches };
+    let act = act(desk.clone());
+    let mut clerk = Clerk { queue, journal, settings, notes, changed, act, clock, stored };
+    let runtime = tokio::runtime::Handle::current();
+    let work = move || {
+        let _in = runtime.enter();
+        for effect in clerk.queue.unfinished() {
+            (clerk.act)(&clerk.queue, effect, true);
+        }
+        clerk.shorten();
+        clerk.work();
+    };
+    std::thread::Builder::new().name("pando-queue".into()).spawn(work).map_err(|e| e.to_string())?;
+    Ok(desk)
+}
+
+/// One that came in, and what follows.
+type Handled = (Option<oneshot::Sender<Vec<Effect>>>, Vec<Effect>);
+
+impl Clerk {
+    fn work(&mut self) {
+        while let Some(notes) = self.next() {
+            let (mut handled, mut looks) = (Vec::new(), Vec::new());
+            let mut old = Vec::new();
+            for note in notes {
+                match note {
+                    Note::In(input, answer) => {
+                        let effects = self.queue.handle(self.clock.now(), *input);
+                        self.note_old(&effects, &mut old);
+                        handled.push((answer, effects));
+                    }
+                    Note::Look(look) => looks.push(look),
+                }
+            }
+            if self.queue.wake().is_some_and(|at| at <= self.clock.now()) {
+                let effects = self.queue.handle(self.clock.now(), Input::Tick);
+                self.note_old(&effects, &mut old);
+                handled.push((None, effects));
+            }
+            self.store(handled, &old);
+            looks.into_iter().for_each(|look| look(&self.queue, &self.journal));
+        }
+    }
+
+    /// What has come, at once if something is due. None: nobody can say anything any more.
+    fn next(&self) -> Option<Vec<Note>> {
+        let now = self.clock.now();
+        let pause = self.queue.wake().map_or(LOOK, |at| Duration::from_millis(at.saturating_sub(now)).min(LOOK));
+        let first = match self.notes.recv_timeout(pause) {
+            Ok(note) => Some(note),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return None,
+        };
+        Some(first.into_iter().chain(self.notes.try_iter()).take(AT_ONCE).collect())
+    }
+
+    fn note_old(&self, effects: &[Effect], old: &mut Vec<Old>) {
+        for effect in effects {
+            if let Effect::Outcome(outcome) = effect {
+                let spec = self.queue.job(outcome.id.job).map(|job| &job.spec);
+                let [name, user, account] = match spec {
+                    Some(spec) => [&spec.name, &spec.user, &spec.account].map(String::clone),
+                    None => Default::default(),
+                };
+                old.push(Old { name, user, account, outcome: (**outcome).clone() });
+            }
+            if let Effect::Record(Record { at, change: Change::Over(job, tasks, state) }) = effect {
+                old.extend(self.never_begun(*job, tasks, *state, *at));
+            }
+        }
+    }
+
+    /// One row for tasks that waited and won't begin any more, under the name of the first.
+    fn never_begun(&self, job: u64, tasks: &Tasks, state: State, at: u64) -> Option<Old> {
+        let job = self.queue.job(job)?;
+        let more = match tasks.len() {
+            1 => String::new(),
+            all => format!(", nor did {} more", all - 1),
+        };
+        let why = format!("it never began{more}");
+        let run = Run {
+            // No run has this number, and no task ends like this twice.
+            run: u32::MAX,
+            started: at,
+            began: None,
+            shares: Vec::new(),
+            suspended_at: None,
+            suspended_ms: 0,
+            ending: None,
+        };
+        let id = job.name_of(tasks.first()?);
+        let outcome = Outcome { id, state, how: How::NotBegun(why), usage: Usage::default(), run, ended: at };
+        let spec = &job.spec;
+        Some(Old { name: spec.name.clone(), user: spec.user.clone(), account: spec.account.clone(), outcome })
+    }
+
+    fn store(&mut self, handled: Vec<Handled>, old: &[Old]) {
+        let is_record = |effect: &&Effect| matches!(effect, Effect::Record(_));
+        let records: Vec<Record> = handled
+            .iter()
+            .flat_map(|(_, effects)| effects)
+            .filter_map(|effect| if let Effect::Record(record) = effect { Some(record.clone()) } else { None })
+            .collect();
+        if !records.is_empty() {
+            if let Err(e) = self.journal.write(&records, old) {
+                return self.forget(handled, &e);
+            }
+            self.stored += records.len();
+        }
+        for (answer, effects) in handled {
+            let (mine, others): (Vec<Effect>, Vec<Effect>) =
+                effects.into_iter().filter(|effect| !is_record(&effect)).partition(is_answer);
+            others.into_iter().for_each(|effect| (self.act)(&self.queue, effect, false));
+            let _ = answer.map(|answer| answer.send(mine));
+        }
+        if !records.is_empty() {
+            self.changed.send_modify(|n| *n += 1);
+            self.shorten();
+        }
+    }
+
+    /// What could not be stored has not happened.
+    fn forget(&mut self, handled: Vec<Handled>, why: &Broken) {
+        tracing::error!("queue: {why}");
+        let nodes: Vec<_> = self.queue.nodes().cloned().collect();
+        match self.journal.records() {
+            Ok(records) => {
+                self.queue = Queue::restore(self.settings.clone(), records);
+                let now = self.clock.now();
+                nodes.into_iter().for_each(|node| drop(self.queue.handle(now, Input::NodeSeen(node))));
+            }
+            Err(e) => tracing::error!("queue: {e}"),
+        }
+        let refused = || vec![Effect::Refused(format!("nothing was changed: {why}"))];
+        for (answer, _) in handled {
+            let _ = answer.map(|answer| answer.send(refused()));
+        }
+        // A full disk is not asked again and again.
+        std::thread::sleep(Duration::from_millis(200));
+    }
+
+    fn shorten(&mut self) {
+        let short = || self.queue.jobs().count() * 2 + TOO_LONG;
+        if self.stored <= short() {
+            return;
+        }
+        let records = self.queue.records();
+        match self.journal.shorten(&records) {
+            Ok(()) => self.stored = records.len(),
+            Err(e) => tracing::warn!("queue: the journal can't be shortened: {e}"),
+        }
+    }
+}
+
+fn is_answer(effect: &Effect) -> bool {
+    matches!(effect, Effect::Accepted(_) | Effect::Refused(_))
+}

@@ -1,0 +1,174 @@
+//! What nodes say to each other about batch jobs: one frame there and one back, each over a connection of its own.
+
+use super::batch;
+use super::office;
+use crate::daemon::Node;
+use crate::jobs::link::next;
+use crate::link::broken;
+use crate::peers;
+use pando_launch::{Frames, encode};
+use pando_queue::{Bytes, Files, How, Id, Share, Usage, Work};
+use pando_wire::SNI_QUEUE;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+
+/// An errand and its answer take no longer.
+const PATIENCE: Duration = Duration::from_secs(75);
+
+/// One time that a task runs, anywhere and for ever: the node that keeps its queue, the task, and how often it had nodes before.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Key {
+    /// The node that keeps the queue.
+    pub keeper: String,
+    /// The task.
+    pub id: Id,
+    /// The number of the run.
+    pub run: u32,
+}
+
+/// A batch job for the first of its nodes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Order {
+    /// Which.
+    pub key: Key,
+    /// What people call it.
+    pub name: String,
+    /// Whose it is.
+    pub user: String,
+    /// Whose share it is taken from.
+    pub account: String,
+    /// What runs.
+    pub work: Work,
+    /// Where.
+    pub directory: Bytes,
+    /// Its environment.
+    pub environment: Vec<(Bytes, Bytes)>,
+    /// Its files.
+    pub files: Files,
+    /// What it has of its nodes; the first one runs it.
+    pub shares: Vec<Share>,
+    /// CPUs of each rank.
+    pub cpus_per_rank: u32,
+    /// Of an array: first, last and number of its tasks.
+    pub array: Option<(u32, u32, u64)>,
+}
+
+/// What is wanted.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Errand {
+    /// A user of the sender asks the queue something (an [`Ask`](super::ask::Ask) as JSON). The answer is JSON.
+    Ask {
+        /// The user.
+        user: String,
+        /// The question.
+        #[serde(with = "serde_bytes")]
+        text: Vec<u8>,
+    },
+    /// Begin it; if it has begun already, that is well. The answer says whether that is known now; otherwise ask again.
+    Begin(Box<Order>),
+    /// End it, and say this to its user. The answer says whether it is known.
+    End(Key, String),
+    /// This signal to all its processes. The answer says whether it is known.
+    Signal(Key, i32),
+    /// The answer says whether it is known.
+    Check(Key),
+    /// All that are there of the sender's queue. The answer: [`Key`]s as JSON.
+    Runs,
+    /// It has begun.
+    Began(Key),
+    /// It has ended.
+    Ended(Key, How, Usage),
+}
+
+/// The answer: what was asked for, or why not.
+type Answer = Result<serde_bytes::ByteBuf, String>;
+
+/// "That is known here", or not.
+pub const KNOWN: &[u8] = b"known";
+
+/// What came of an errand that was not done.
+#[derive(Debug)]
+pub struct Failure {
+    /// For people.
+    pub why: String,
+    /// The node has said no. Otherwise nobody knows what it has heard.
+    pub refused: bool,
+}
+
+/// Has `to` do something. Boxed, for what is served here may send something itself.
+pub fn send<'a>(
+    node: &'a Arc<Node>,
+    to: &'a str,
+    errand: &'a Errand,
+) -> Pin<Box<dyn Future<Output = Result<Vec<u8>, Failure>> + Send + 'a>> {
+    Box::pin(async move {
+        let no = |why: String| Failure { why: crate::owner::clean(&why), refused: true };
+        if to == node.name() {
+            return serve(node, to, errand.clone()).await.map_err(no);
+        }
+        let away = |e: io::Error| {
+            let why = format!("node {to}: {}", crate::jobs::link::in_words(&e));
+            Failure { why, refused: false }
+        };
+        let known = node.cluster.members().into_iter().find(|m| m.name == to);
+        let member = known.ok_or_else(|| Failure { why: format!("there is no node {to}"), refused: false })?;
+        let bytes = encode(errand).map_err(|e| no(e.to_string()))?;
+        let speaks = async {
+            let mut stream = peers::connect(node, &member, SNI_QUEUE).await?;
+            stream.write_all(&bytes).await?;
+            stream.flush().await?;
+            next::<_, Answer>(&mut stream, &mut Frames::default()).await
+        };
+        let answer = timeout(PATIENCE, speaks).await.map_err(|_| away(io::ErrorKind::TimedOut.into()))?;
+        let answer = answer.map_err(away)?.ok_or_else(|| away(io::ErrorKind::UnexpectedEof.into()))?;
+        answer.map(serde_bytes::ByteBuf::into_vec).map_err(no)
+    })
+}
+
+/// A connection of `peer`.
+pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(node: &Arc<Node>, mut stream: S, peer: &str) -> io::Result<()> {
+    let mut frames = Frames::default();
+    let patience = Duration::from_millis(node.config.connections.handshake_within_ms);
+    let errand = timeout(patience, next::<_, Errand>(&mut stream, &mut frames)).await;
+    let errand = errand.map_err(|_| broken("no errand in time"))??.ok_or_else(|| broken("it hung up"))?;
+    let answer: Answer = serve(node, peer, errand).await.map(serde_bytes::ByteBuf::from);
+    stream.write_all(&encode(&answer).map_err(broken)?).await?;
+    stream.flush().await?;
+    stream.shutdown().await
+}
+
+async fn serve(node: &Arc<Node>, peer: &str, errand: Errand) -> Result<Vec<u8>, String> {
+    // Only the node that keeps a queue speaks for its jobs.
+    let of_its_own = |key: &Key| match key.keeper == peer {
+        true => Ok(()),
+        false => Err(format!("node {peer} does not keep that queue")),
+    };
+    let said = |known: bool| Ok(if known { KNOWN.to_vec() } else { Vec::new() });
+    match errand {
+        Errand::Ask { user, text } => office::answer(node, &user, peer, &text).await,
+        Errand::Begin(order) => {
+            of_its_own(&order.key)?;
+            said(batch::begin(node, *order, peer).await?)
+        }
+        Errand::End(key, why) => {
+            of_its_own(&key)?;
+            said(batch::end(node, &key, &why)?)
+        }
+        Errand::Signal(key, number) => {
+            of_its_own(&key)?;
+            said(batch::signal(node, &key, number)?)
+        }
+        Errand::Check(key) => {
+            of_its_own(&key)?;
+            said(batch::is_known(node, &key)?)
+        }
+        Errand::Runs => serde_json::to_vec(&batch::all(node, peer)).map_err(|e| e.to_string()),
+        Errand::Began(key) => office::began(node, &key, peer).map(|()| Vec::new()),
+        Errand::Ended(key, how, usage) => office::ended(node, &key, how, usage, peer).await.map(|()| Vec::new()),
+    }
+}

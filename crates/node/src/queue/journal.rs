@@ -1,0 +1,171 @@
+//! What the queue knows, on disk: SQLite with a write-ahead log. A record that [`Journal::write`] has taken is there after a crash and a power cut.
+
+use pando_queue::{Outcome, Record};
+use rusqlite::{Connection, Transaction, params};
+use std::path::Path;
+use std::time::Duration;
+
+/// The form of the tables, as `PRAGMA user_version` has it.
+const VERSION: i64 = 1;
+/// Another process that reads the file (a backup) is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What can't be read or written, with the file's name.
+#[derive(Debug, thiserror::Error)]
+pub enum Broken {
+    /// SQLite says so.
+    #[error("the queue's journal: {0}")]
+    Store(#[from] rusqlite::Error),
+    /// A record that is none.
+    #[error("the queue's journal has a record that can't be read (number {number}): {why}")]
+    Record {
+        /// Its number.
+        number: i64,
+        /// Why.
+        why: String,
+    },
+    /// A later version has written it.
+    #[error("the queue's journal is of a later version of Pando ({found}; this one knows {VERSION}): start that one")]
+    Later {
+        /// The version found.
+        found: i64,
+    },
+}
+
+/// An old task, as `pando history` shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Old {
+    /// What it was called.
+    pub name: String,
+    /// Whose it was.
+    pub user: String,
+    /// Whose share it was taken from.
+    pub account: String,
+    /// The rest.
+    pub outcome: Outcome,
+}
+
+/// What is looked for in the history.
+#[derive(Clone, Debug, Default)]
+pub struct Search {
+    /// Of this user only.
+    pub user: Option<String>,
+    /// Of this job only.
+    pub job: Option<u64>,
+    /// That ended then or later, milliseconds since 1970.
+    pub since: u64,
+    /// So many, the newest.
+    pub most: u32,
+}
+
+/// See above.
+pub struct Journal {
+    db: Connection,
+}
+
+impl Journal {
+    /// The journal in this file, which is made if there is none.
+    pub fn open(file: &Path) -> Result<Journal, Broken> {
+        let mut db = Connection::open(file)?;
+        db.busy_timeout(PATIENCE)?;
+        db.pragma_update(None, "journal_mode", "wal")?;
+        // Each transaction is on the disk when it has ended, and not only in the system's memory.
+        db.pragma_update(None, "synchronous", "full")?;
+        let found = db.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+        if found > VERSION {
+            return Err(Broken::Later { found });
+        }
+        let change = db.transaction()?;
+        upgrade(&change, found)?;
+        change.commit()?;
+        Ok(Journal { db })
+    }
+
+    /// All records, in their order.
+    pub fn records(&self) -> Result<Vec<Record>, Broken> {
+        let mut all = self.db.prepare("SELECT number, record FROM records ORDER BY number")?;
+        let rows = all.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))?;
+        rows.map(|row| {
+            let (number, text) = row?;
+            serde_json::from_str(&text).map_err(|e| Broken::Record { number, why: e.to_string() })
+        })
+        .collect()
+    }
+
+    /// Stores records, and tasks that have ended, all or none.
+    pub fn write(&mut self, records: &[Record], old: &[Old]) -> Result<(), Broken> {
+        let change = self.db.transaction()?;
+        insert(&change, records)?;
+        {
+            let mut row = change.prepare_cached(
+                "INSERT INTO history (job, task, run, user, account, name, ended, outcome) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+                 ON CONFLICT DO NOTHING",
+            )?;
+            for Old { name, user, account, outcome } in old {
+                let (id, text) = (outcome.id, json(outcome));
+                let task = id.task.map_or(-1, i64::from);
+                row.execute(params![id.job, task, outcome.run.run, user, account, name, outcome.ended, text])?;
+            }
+        }
+        change.commit()?;
+        Ok(())
+    }
+
+    /// These in the place of all that there are, which say the same in more words.
+    pub fn shorten(&mut self, records: &[Record]) -> Result<(), Broken> {
+        let change = self.db.transaction()?;
+        change.execute("DELETE FROM records", [])?;
+        insert(&change, records)?;
+        change.commit()?;
+        Ok(())
+    }
+
+    /// Tasks that have ended, the newest last.
+    pub fn history(&self, search: &Search) -> Result<Vec<Old>, Broken> {
+        let mut rows = self.db.prepare_cached(
+            "SELECT number, name, user, account, outcome FROM history
+             WHERE (?1 IS NULL OR user = ?1) AND (?2 IS NULL OR job = ?2) AND ended >= ?3 ORDER BY number DESC LIMIT ?4",
+        )?;
+        let found = rows.query_map(params![search.user, search.job, search.since, search.most], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get::<_, String>(4)?))
+        })?;
+        let mut all = Vec::new();
+        for row in found {
+            let (number, name, user, account, text) = row?;
+            let outcome = serde_json::from_str(&text).map_err(|e| Broken::Record { number, why: e.to_string() })?;
+            all.push(Old { name, user, account, outcome });
+        }
+        all.reverse();
+        Ok(all)
+    }
+}
+
+fn json(value: &impl serde::Serialize) -> String {
+    // Only maps whose keys are no strings, and failing types, have no JSON: there are none in it.
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+fn insert(change: &Transaction<'_>, records: &[Record]) -> Result<(), Broken> {
+    let mut row = change.prepare_cached("INSERT INTO records (record) VALUES (?1)")?;
+    for record in records {
+        row.execute([json(record)])?;
+    }
+    Ok(())
+}
+
+/// From an earlier form to this one, step by step.
+fn upgrade(change: &Transaction<'_>, found: i64) -> Result<(), Broken> {
+    if found < 1 {
+        change.execute_batch(
+            "CREATE TABLE records (number INTEGER PRIMARY KEY AUTOINCREMENT, record TEXT NOT NULL);
+             CREATE TABLE history (
+                 number INTEGER PRIMARY KEY, job INTEGER NOT NULL, task INTEGER NOT NULL, run INTEGER NOT NULL,
+                 user TEXT NOT NULL, account TEXT NOT NULL, name TEXT NOT NULL, ended INTEGER NOT NULL, outcome TEXT NOT NULL,
+                 UNIQUE (job, task, run)
+             );
+             CREATE INDEX history_user ON history (user, ended);",
+        )?;
+    }
+    change.pragma_update(None, "user_version", VERSION)?;
+    Ok(())
+}

@@ -1,0 +1,408 @@
+//! Where users' questions about the queue go, and who may ask what.
+
+use super::ask::{Ask, Done, Line, Over, Past, Shown};
+use super::clerk::{self, Desk};
+use super::errand::{self, Errand, Key};
+use super::journal::{Journal, Search};
+use super::{deliver, seen, shown};
+use crate::audit::Entry;
+use crate::daemon::Node;
+use crate::moves::Refused;
+use crate::owner::Caller;
+use crate::questions;
+use crate::sys::{effective_uid, user_name};
+use crate::views::Liveness;
+use axum::body::Bytes as Body;
+use axum::extract::State;
+use axum::extract::connect_info::ConnectInfo;
+use axum::response::{IntoResponse, Response};
+use pando_queue::{Effect, How, Id, Input, Spec, State as Standing, Usage};
+use pando_wire::message::Question;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+/// Longest that a wait for a job takes; whoever waits longer asks again.
+const LONGEST_WAIT_MS: u64 = 60_000;
+/// Rows of the history that are shown at once.
+const MOST_PAST: u32 = 100_000;
+/// The journal's file, in the node's state.
+const JOURNAL: &str = "queue.db";
+
+/// The queue at this node, if this node keeps it; otherwise who does.
+#[derive(Default)]
+pub struct Office {
+    desk: Mutex<Option<Desk>>,
+    keeper: Mutex<Option<String>>,
+    pub(super) ward: super::batch::Ward,
+}
+
+fn file(node: &Node) -> PathBuf {
+    node.place.state.join(JOURNAL)
+}
+
+/// Does this node keep the cluster's queue? The one that is configured, or the one that made the cluster.
+pub fn keeps(node: &Node) -> bool {
+    match &node.config.queue.node {
+        Some(name) => *name == node.name(),
+        None => node.identity.is_authority(),
+    }
+}
+
+/// Begins at once where there is a journal: jobs wait in it.
+pub fn open(node: &Arc<Node>) {
+    if keeps(node)
+        && file(node).exists()
+        && let Err(why) = desk(node)
+    {
+        tracing::error!("queue: {why}");
+    }
+}
+
+/// The queue here; it begins when it is first needed.
+fn desk(node: &Arc<Node>) -> Result<Desk, String> {
+    let mut desk = node.queue.desk.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(desk) = &*desk {
+        return Ok(desk.clone());
+    }
+    if !keeps(node) {
+        return Err(format!("node {} does not keep the queue", node.name()));
+    }
+    let theirs = node.clone();
+    let begun = clerk::start(file(node), node.config.queue.rules.clone(), move |desk| {
+        Box::new(move |queue, effect, again| deliver::act(&theirs, &desk, queue, effect, again))
+    })?;
+    tokio::spawn(seen::keep(node.clone(), begun.clone()));
+    *desk = Some(begun.clone());
+    Ok(begun)
+}
+
+/// The node that keeps the queue: as configured, or asked of all.
+async fn keeper(node: &Arc<Node>) -> Result<String, String> {
+    if keeps(node) {
+        return Ok(node.name());
+    }
+    if let Some(name) = &node.config.queue.node {
+        return Ok(name.clone());
+    }
+    let known = || node.queue.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = known().clone();
+    if let Some(name) = found {
+        return Ok(name);
+    }
+    let mut asked = JoinSet::new();
+    for other in node.cluster.nodes().into_iter().filter(|n| n.state == Liveness::Up && !n.here) {
+        let node = node.clone();
+        asked.spawn(async move { questions::ask(&node, &other.name, Question::Queue).await.map(|_| other.name) });
+    }
+    while let Some(answer) = asked.join_next().await {
+        if let Ok(Ok(name)) = answer {
+            *known() = Some(name.clone());
+            return Ok(name);
+        }
+    }
+    Err("no node that is up keeps the queue: start the one that made the cluster, or name one ([queue] node)".into())
+}
+
+/// `POST /v1/queue`: an [`Ask`].
+pub async fn ask(State(node): State<Arc<Node>>, ConnectInfo(caller): ConnectInfo<Caller>, body: Body) -> Response {
+    if effective_uid() != 0 && caller.uid != 0 && caller.uid != effective_uid() {
+        let why = format!("this node runs in personal mode, for {}", user_name(effective_uid()));
+        return Refused::Forbidden(why).into_response();
+    }
+    let user = user_name(caller.uid);
+    match passed_on(&node, &user, body.to_vec()).await {
+        Ok(text) => ([("content-type", "application/json")], text).into_response(),
+        Err(why) => Refused::Conflict(why).into_response(),
+    }
+}
+
+async fn passed_on(node: &Arc<Node>, user: &str, text: Vec<u8>) -> Result<Vec<u8>, String> {
+    let to = keeper(node).await?;
+    let sent = errand::send(node, &to, &Errand::Ask { user: user.to_owned(), text }).await;
+    sent.map_err(|failure| {
+        // Perhaps another one does by now.
+        *node.queue.keeper.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        match failure.refused {
+            true => failure.why,
+            false => format!("the queue can't be asked: {}", failure.why),
+        }
+    })
+}
+
+/// May this user see and change everybody's jobs? Root of another node only where that node's root may run programs here.
+fn operates(node: &Node, user: &str, peer: &str) -> bool {
+    let root = user == "root" && (peer == node.name() || node.config.jobs.root);
+    root || node.config.queue.operators.iter().any(|name| name == user)
+}
+
+/// What a user of `peer` asks of the queue that this node keeps.
+pub async fn answer(node: &Arc<Node>, user: &str, peer: &str, text: &[u8]) -> Result<Vec<u8>, String> {
+    let ask: Ask = serde_json::from_slice(text).map_err(|e| format!("that is no question to a queue: {e}"))?;
+    let asker =
+        Asker { node: node.clone(), desk: desk(node)?, user: user.into(), operator: operates(node, user, peer) };
+    match ask {
+        Ask::Submit(spec) => json(&asker.submit(*spec, peer).await?),
+        Ask::List => json(&asker.list().await?),
+        Ask::Cancel { ids, user, signal } => json(&asker.cancel(ids, user, signal).await?),
+        Ask::Hold(ids) => {
+            let operator = asker.operator;
+            json(&asker.each(ids, "hold", |id| Input::Hold { id, operator }).await?)
+        }
+        Ask::Release(ids) => {
+            let operator = asker.operator;
+            json(&asker.each(ids, "release", |id| Input::Release { id, operator }).await?)
+        }
+        Ask::Requeue { ids, hold } => json(&asker.each(ids, "requeue", |id| Input::Requeue { id, hold }).await?),
+        Ask::Update(job, update) => {
+            json(&asker.each(vec![Id::of(job)], "update", |_| Input::Update(job, update.clone())).await?)
+        }
+        Ask::Show(id) => json(&asker.show(id).await?),
+        Ask::History { user, job, since, most } => {
+            json(&asker.history(Search { user, job, since, most: most.min(MOST_PAST) }).await?)
+        }
+        Ask::Wait { id, patience_ms } => json(&asker.wait(id, patience_ms.min(LONGEST_WAIT_MS)).await?),
+        Ask::Reserve(reservation) => json(&asker.rule(Input::Reserve(reservation)).await?),
+        Ask::Unreserve(name) => json(&asker.rule(Input::Unreserve(name)).await?),
+        Ask::Reservations => {
+            json(&asker.desk.look(|queue, _| queue.reservations().cloned().collect::<Vec<_>>()).await?)
+        }
+    }
+}
+
+fn json(value: &impl Serialize) -> Result<Vec<u8>, String> {
+    serde_json::to_vec(value).map_err(|e| e.to_string())
+}
+
+/// Who asks.
+struct Asker {
+    node: Arc<Node>,
+    desk: Desk,
+    user: String,
+    operator: bool,
+}
+
+impl Asker {
+    fn audit(&self, what: &'static str, on: String, answer: &Result<(), String>) {
+        let (allowed, why) = match answer {
+            Ok(()) => (true, if self.operator { "an operator" } else { "its user" }.to_owned()),
+            Err(why) => (false, why.clone()),
+        };
+        self.node.audit.note(&Entry { who: crate::owner::clean(&self.user), what, on, allowed, why });
+    }
+
+    async fn submit(&self, mut spec: Spec, peer: &str) -> Result<u64, String> {
+        spec.user.clone_from(&self.user);
+        let name = crate::owner::clean(&spec.name);
+        let allowed = match () {
+            () if spec.tell != pando_queue::Tell::default() => {
+                Err("mail and webhooks are not sent yet: leave out --mail-type, --mail-user and --webhook".to_owned())
+            }
+            () if self.user == "root" && peer != self.node.name() && !self.node.config.jobs.root => {
+                Err(format!("node {} takes no jobs of another node's root ([jobs] root)", self.node.name()))
+            }
+            () if spec.nice < 0 && !self.operator => Err("only operators may ask for --nice below 0".to_owned()),
+            () => Ok(()),
+        };
+        let taken = match allowed {
+            Ok(()) => self.desk.take(Input::Submit(Box::new(spec))).await.and_then(|effects| accepted(&effects)),
+            Err(why) => Err(why),
+        };
+        let on = taken.as_ref().map_or(name.clone(), |number| format!("job {number}: {name}"));
+        self.audit("submit", on, &taken.as_ref().map(|_| ()).map_err(String::clone));
+        taken
+    }
+
+    async fn list(&self) -> Result<Vec<Line>, String> {
+        self.desk.look(|queue, _| shown::lines(queue)).await
+    }
+
+    /// The job's user, if this one may change it.
+    async fn may(&self, id: Id) -> Result<(), String> {
+        let (user, operator) = (self.user.clone(), self.operator);
+        let owner = self.desk.look(move |queue, _| queue.job(id.job).map(|job| job.spec.user.clone())).await?;
+        match owner {
+            Some(owner) if owner == user || operator => Ok(()),
+            Some(owner) => Err(format!("job {id} is {owner}'s, and not yours")),
+            None => Err(format!("there is no job {id} in the queue: `pando history` shows old ones")),
+        }
+    }
+
+    async fn each(&self, ids: Vec<Id>, what: &'static str, input: impl Fn(Id) -> Input) -> Result<Done, String> {
+        let mut done = Done::default();
+        for id in ids {
+            let answer = match self.may(id).await {
+                Ok(()) => self.desk.take(input(id)).await.and_then(|effects| refused(&effects)),
+                Err(why) => Err(why),
+            };
+            self.audit(what, format!("job {id}"), &answer);
+            done.refused.extend(answer.err());
+        }
+        Ok(done)
+    }
+
+    async fn cancel(&self, mut ids: Vec<Id>, user: Option<String>, signal: Option<i32>) -> Result<Done, String> {
+        if let Some(of) = user {
+            let theirs = move |queue: &pando_queue::Queue| -> Vec<Id> {
+                queue.jobs().filter(|job| job.spec.user == of && !job.is_over()).map(|job| Id::of(job.id)).collect()
+            };
+            ids.extend(self.desk.look(move |queue, _| theirs(queue)).await?);
+        }
+        let by = self.user.clone();
+        match signal {
+            None => self.each(ids, "cancel", |id| Input::Cancel { id, by: by.clone() }).await,
+            Some(number) => self.signal(ids, number).await,
+        }
+    }
+
+    async fn signal(&self, ids: Vec<Id>, number: i32) -> Result<Done, String> {
+        let mut done = Done::default();
+        for id in ids {
+            let answer = match self.may(id).await {
+                Ok(()) => self.signal_one(id, number).await,
+                Err(why) => Err(why),
+            };
+            self.audit("signal", format!("job {id}, signal {number}"), &answer);
+            done.refused.extend(answer.err());
+        }
+        Ok(done)
+    }
+
+    async fn signal_one(&self, id: Id, number: i32) -> Result<(), String> {
+        let me = self.node.name();
+        let running = self.desk.look(move |queue, _| {
+            let Some(job) = queue.job(id.job) else { return Vec::new() };
+            let meant = job.running.iter().filter(|(task, _)| id.task.is_none_or(|t| job.is_array() && t == **task));
+            let place = |(task, run): (&u32, &pando_queue::Run)| {
+                let key = Key { keeper: me.clone(), id: job.name_of(*task), run: run.run };
+                run.shares.first().map(|share| (share.node.clone(), key))
+            };
+            meant.filter_map(place).collect()
+        });
+        let running = running.await?;
+        if running.is_empty() {
+            return Err(format!("nothing of job {id} runs"));
+        }
+        for (to, key) in running {
+            errand::send(&self.node, &to, &Errand::Signal(key, number)).await.map_err(|failure| failure.why)?;
+        }
+        Ok(())
+    }
+
+    async fn show(&self, id: Id) -> Result<Shown, String> {
+        let (user, operator, keeper) = (self.user.clone(), self.operator, self.node.name());
+        // To see what is in the way of one of thousands takes longer than the queue may stand still: that is done with a copy.
+        let look =
+            move |queue: &pando_queue::Queue, journal: &Journal| (queue.clone(), shown::last_failure(journal, id));
+        let (copy, last_failure) = self.desk.look(look).await?;
+        let found = tokio::task::block_in_place(|| shown::all(&copy, id, keeper));
+        let mut all =
+            found.ok_or_else(|| format!("there is no job {id} in the queue: `pando history` shows old ones"))?;
+        if all.job.spec.user != user && !operator {
+            let spec = &mut all.job.spec;
+            (spec.work, spec.environment, spec.comment) = Default::default();
+        }
+        all.last_failure = last_failure;
+        Ok(all)
+    }
+
+    async fn history(&self, search: Search) -> Result<Vec<Past>, String> {
+        let found = self.desk.look(move |_, journal| journal.history(&search)).await?.map_err(|e| e.to_string())?;
+        let past = |old: super::journal::Old| Past {
+            name: old.name,
+            user: old.user,
+            account: old.account,
+            outcome: old.outcome,
+        };
+        Ok(found.into_iter().map(past).collect())
+    }
+
+    async fn wait(&self, id: Id, patience_ms: u64) -> Result<Over, String> {
+        let until = Instant::now() + Duration::from_millis(patience_ms);
+        let mut changed = self.desk.changed.clone();
+        loop {
+            changed.mark_unchanged();
+            let end = self.desk.look(move |queue, journal| shown::end(queue, journal, id)).await??;
+            if end.is_some() || timeout_at(until, changed.changed()).await.is_err() {
+                return Ok(Over { end });
+            }
+        }
+    }
+
+    /// What only operators do.
+    async fn rule(&self, input: Input) -> Result<Done, String> {
+        let answer = match self.operator {
+            true => self.desk.take(input).await.and_then(|effects| refused(&effects)),
+            false => Err("only operators do that: root, and who is named in [queue] operators".into()),
+        };
+        self.audit("reserve", "nodes".into(), &answer);
+        answer.map(|()| Done::default())
+    }
+}
+
+fn accepted(effects: &[Effect]) -> Result<u64, String> {
+    let number = effects.iter().find_map(|e| if let Effect::Accepted(number) = e { Some(*number) } else { None });
+    refused(effects)?;
+    number.ok_or_else(|| "the queue says nothing to it".into())
+}
+
+fn refused(effects: &[Effect]) -> Result<(), String> {
+    let why = effects.iter().find_map(|e| if let Effect::Refused(why) = e { Some(why.clone()) } else { None });
+    why.map_or(Ok(()), Err)
+}
+
+fn of(node: &Node, key: &Key) -> Result<(), String> {
+    match key.keeper == node.name() {
+        true => Ok(()),
+        false => Err(format!("that is a job of node {}'s queue", key.keeper)),
+    }
+}
+
+/// A node says that a task has begun.
+pub fn began(node: &Arc<Node>, key: &Key, peer: &str) -> Result<(), String> {
+    of(node, key)?;
+    let (desk, key, peer) = (desk(node)?, key.clone(), peer.to_owned());
+    tokio::spawn(async move {
+        if is_there(&desk, &key, peer).await {
+            desk.say(Input::Began(key.id, key.run));
+        }
+    });
+    Ok(())
+}
+
+/// A node says that nothing is left of a task. When this returns it is stored.
+pub async fn ended(node: &Arc<Node>, key: &Key, how: How, usage: Usage, peer: &str) -> Result<(), String> {
+    of(node, key)?;
+    let desk = desk(node)?;
+    if is_there(&desk, key, peer.to_owned()).await {
+        let effects = desk.take(Input::Ended(key.id, key.run, how, usage)).await?;
+        refused(&effects)?;
+    }
+    Ok(())
+}
+
+/// Only the node that runs it speaks for it.
+async fn is_there(desk: &Desk, key: &Key, peer: String) -> bool {
+    let (id, run) = (key.id, key.run);
+    let look = desk.look(move |queue, _| {
+        let found = queue.job(id.job).and_then(|job| job.running.get(&id.task.unwrap_or(0)));
+        found.is_some_and(|r| r.run == run && r.shares.first().is_some_and(|share| share.node == peer))
+    });
+    look.await.unwrap_or(false)
+}
+
+/// How a shell knows the end of a job.
+pub(super) fn status(state: Standing, how: Option<&How>) -> i32 {
+    match how {
+        // As `pando run --time` has it, so that a script can tell it from its own.
+        _ if state == Standing::Timeout => 124,
+        _ if state == Standing::OutOfMemory => 137,
+        Some(How::Exit(status)) => *status,
+        Some(How::Signal(number)) => 128 + number,
+        _ if state == Standing::Completed => 0,
+        _ => 1,
+    }
+}

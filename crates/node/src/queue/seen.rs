@@ -1,0 +1,61 @@
+//! Tells the queue which nodes are there: what gossip knows of them.
+
+use super::clerk::Desk;
+use super::deliver;
+use crate::daemon::Node;
+use crate::views::{self, Liveness};
+use pando_queue::{Input, Node as Seen};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Between two looks.
+const EACH: Duration = Duration::from_millis(300);
+
+/// Until the daemon ends.
+pub async fn keep(node: Arc<Node>, desk: Desk) {
+    let lost_after = Duration::from_millis(node.config.queue.lost_after_ms);
+    // Nodes on which something runs have been there, even if this daemon has not seen them yet.
+    let there = desk.look(|queue, _| queue.runs().flat_map(|(_, _, run)| run.shares.clone()).map(|s| s.node).collect());
+    let there: BTreeSet<String> = there.await.unwrap_or_default();
+    let mut heard: BTreeMap<String, (Instant, Option<Seen>)> =
+        there.into_iter().map(|name| (name, (Instant::now(), None))).collect();
+    let mut up = BTreeSet::new();
+    loop {
+        for found in node.cluster.nodes().into_iter().filter(|n| n.state == Liveness::Up && (n.here || n.cpus > 0.0)) {
+            let now = about(&found);
+            let before = heard.insert(now.name.clone(), (Instant::now(), Some(now.clone())));
+            if before.and_then(|(_, seen)| seen).as_ref() != Some(&now) {
+                desk.say(Input::NodeSeen(now));
+            }
+        }
+        // What ran at one that was away may be no more, or what was over may run.
+        for found in node.cluster.nodes() {
+            match found.state == Liveness::Up {
+                true if up.insert(found.name.clone()) => deliver::check(&node, &desk, found.name),
+                true => {}
+                false => _ = up.remove(&found.name),
+            }
+        }
+        // A daemon that is started again in between has lost nothing.
+        let lost: Vec<String> =
+            heard.iter().filter(|(_, (when, _))| when.elapsed() > lost_after).map(|(name, _)| name.clone()).collect();
+        for name in lost {
+            heard.remove(&name);
+            desk.say(Input::NodeLost(name));
+        }
+        tokio::time::sleep(EACH).await;
+    }
+}
+
+fn about(node: &views::Node) -> Seen {
+    Seen {
+        name: node.name.clone(),
+        // A part of a CPU is one for jobs: a node without any would take none.
+        cpus: (node.cpus.floor() as u32).max(1),
+        memory: node.memory >> 20,
+        // Who is full of guests, or whose owner works there, takes no batch jobs either.
+        drained: !matches!(node.standing.as_str(), "open" | "full" | ""),
+        ..Seen::default()
+    }
+}

@@ -1,0 +1,152 @@
+//! What people see of the queue.
+
+use super::ask::{Line, Shown};
+use super::journal::{Journal, Search};
+use super::office::status;
+use pando_queue::{How, Id, Job, Priority, Queue, Run, State};
+use std::cmp::Reverse;
+
+/// What is in the queue and what has just ended, by number.
+pub fn lines(queue: &Queue) -> Vec<Line> {
+    let partition = queue.settings().default_partition().unwrap_or("-").to_owned();
+    let mut all = Vec::new();
+    for job in queue.jobs() {
+        let basic = || basic(job, &partition);
+        for (task, run) in &job.running {
+            all.push(running(basic(), job, *task, run, queue));
+        }
+        for (tasks, held) in [(job.waiting.without(&job.held), false), (job.held.clone(), true)] {
+            if !tasks.is_empty() {
+                let id = if job.is_array() { format!("{}_[{}]", job.id, set(&tasks)) } else { job.id.to_string() };
+                let reason = reason(job, held).to_owned();
+                all.push(Line { id, state: State::Pending, reason, ..basic() });
+            }
+        }
+        for (state, tasks) in &job.over {
+            let id = if job.is_array() { format!("{}_[{}]", job.id, set(tasks)) } else { job.id.to_string() };
+            all.push(Line { id, state: *state, ..basic() });
+        }
+    }
+    all
+}
+
+fn basic(job: &Job, partition: &str) -> Line {
+    let request = &job.spec.request;
+    Line {
+        id: job.id.to_string(),
+        job: job.id,
+        name: job.spec.name.clone(),
+        user: job.spec.user.clone(),
+        partition: request.partition.clone().unwrap_or_else(|| partition.to_owned()),
+        state: State::Pending,
+        ran_ms: 0,
+        limit_ms: job.spec.limit_ms,
+        node_count: request.least_nodes(),
+        cpus: request.least_cpus(),
+        nodes: Vec::new(),
+        reason: String::new(),
+        priority: 0.0,
+        submitted: job.submitted,
+        started: None,
+    }
+}
+
+fn running(line: Line, job: &Job, task: u32, run: &Run, queue: &Queue) -> Line {
+    let nodes: Vec<String> = run.shares.iter().map(|s| s.node.clone()).collect();
+    Line {
+        id: job.name_of(task).to_string(),
+        state: run.state(),
+        ran_ms: run.ran(queue.now()),
+        node_count: nodes.len() as u32,
+        cpus: run.cpus(),
+        nodes,
+        started: Some(run.started),
+        ..line
+    }
+}
+
+/// In Slurm's words: there may be thousands of jobs, and what is really in the way of one `pando explain` works out.
+fn reason(job: &Job, held: bool) -> &'static str {
+    match () {
+        () if held && job.held_by_operator => "JobHeldAdmin",
+        () if held => "JobHeldUser",
+        () if !job.spec.dependency.terms.is_empty() => "Dependency",
+        () if job.not_before > job.submitted => "BeginTime",
+        () if job
+            .spec
+            .array
+            .as_ref()
+            .and_then(|a| a.at_once)
+            .is_some_and(|most| job.running.len() >= most as usize) =>
+        {
+            "JobArrayTaskLimit"
+        }
+        () => "Resources",
+    }
+}
+
+/// `1-3,7`
+fn set(tasks: &pando_queue::array::Tasks) -> String {
+    let mut all: Vec<(u32, u32)> = Vec::new();
+    for task in tasks.iter() {
+        match all.last_mut() {
+            Some((_, last)) if *last + 1 == task => *last = task,
+            _ => all.push((task, task)),
+        }
+    }
+    let shown = all.iter().map(|(first, last)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    });
+    shown.collect::<Vec<_>>().join(",")
+}
+
+/// All of a job.
+pub fn all(queue: &Queue, id: Id, keeper: String) -> Option<Shown> {
+    let job = queue.job(id.job)?.clone();
+    let said = queue.explain(id)?;
+    Some(Shown {
+        job,
+        state: said.state,
+        why: said.why.map(|why| why.to_string()),
+        priority: said.priority.map(|(priority, ahead): (Priority, usize)| (priority.sum() as f64, ahead)),
+        expected: said.expected,
+        ends: said.ends,
+        keeper,
+        last_failure: None,
+    })
+}
+
+/// Why it could not be begun, or was lost, when it last had nodes.
+pub fn last_failure(journal: &Journal, id: Id) -> Option<String> {
+    let old = journal.history(&Search { job: Some(id.job), most: 1, ..Search::default() }).ok()?;
+    match &old.last()?.outcome.how {
+        How::NotBegun(why) => Some(why.clone()),
+        How::NodeLost(node) => Some(format!("node {node} was lost")),
+        _ => None,
+    }
+}
+
+/// The worst end of a job's tasks, and its status; none as long as something of it waits or runs.
+pub fn end(queue: &Queue, journal: &Journal, id: Id) -> Result<Option<(State, i32)>, String> {
+    let waits = |job: &Job| match id.task {
+        None => !job.is_over(),
+        Some(task) => job.state(task).is_some_and(|state| !state.is_final()),
+    };
+    let job = queue.job(id.job);
+    if job.is_some_and(waits) {
+        return Ok(None);
+    }
+    let search = Search { job: Some(id.job), most: u32::MAX, ..Search::default() };
+    let old = journal.history(&search).map_err(|e| e.to_string())?;
+    let mine = old.iter().map(|old| &old.outcome).filter(|o| id.task.is_none() || o.id.task == id.task);
+    let ends = mine.filter(|o| o.state != State::Requeued).map(|o| (status(o.state, Some(&o.how)), o.state));
+    // Tasks that never began have no outcome.
+    let states = job.into_iter().flat_map(|job| job.over.iter());
+    let meant = states.filter(|(_, tasks)| id.task.is_none_or(|task| tasks.contains(task)));
+    let others = meant.map(|(state, _)| (status(*state, None).min(1), *state));
+    match ends.chain(others).max_by_key(|(status, state)| (*status, Reverse(*state))) {
+        Some((status, state)) => Ok(Some((state, status))),
+        None => Err(format!("there is no job {id}, and never was")),
+    }
+}

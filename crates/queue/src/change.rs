@@ -1,0 +1,210 @@
+//! What comes into the queue and what goes out of it.
+
+use crate::array::Tasks;
+use crate::gres::Gres;
+use crate::job::{Cause, How, Id, Job, Run, Share, State, Usage};
+use crate::spec::Spec;
+use serde::{Deserialize, Serialize};
+
+/// A node, as its daemon says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// CPUs for jobs.
+    pub cpus: u32,
+    /// Megabytes for jobs.
+    pub memory: u64,
+    /// Generic resources.
+    pub gres: Vec<Gres>,
+    /// What it has besides, for `--constraint`.
+    pub features: Vec<String>,
+    /// It takes no new jobs.
+    pub drained: bool,
+}
+
+/// Nodes that are for some only, or for nobody, for a time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Reservation {
+    /// Its name.
+    pub name: String,
+    /// Its nodes; all, if there are none.
+    pub nodes: Vec<String>,
+    /// From then.
+    pub begin: u64,
+    /// Until then.
+    pub end: u64,
+    /// Whose jobs may name it (`--reservation`). Nobody's: maintenance.
+    pub users: Vec<String>,
+}
+
+/// What a user may change of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Update {
+    /// `--nice`.
+    Nice(i32),
+    /// The time limit; who may make it longer is the caller's business.
+    Limit(u64),
+    /// Not before.
+    Begin(u64),
+    /// Tasks of an array that run at a time.
+    AtOnce(Option<u32>),
+}
+
+/// What comes in. Who may ask for it is the caller's business: the queue knows whose a job is ([`Spec::user`]).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// A new job.
+    Submit(Box<Spec>),
+    /// It is to end, or not to begin.
+    Cancel {
+        /// Which.
+        id: Id,
+        /// Who wants it.
+        by: String,
+    },
+    /// It is not to start.
+    Hold {
+        /// Which.
+        id: Id,
+        /// An operator wants it, and not its user.
+        operator: bool,
+    },
+    /// It may start.
+    Release {
+        /// Which.
+        id: Id,
+        /// As above: what an operator holds only an operator releases.
+        operator: bool,
+    },
+    /// It is to run again from the beginning, even if it has ended.
+    Requeue {
+        /// Which.
+        id: Id,
+        /// And waits until it is released.
+        hold: bool,
+    },
+    /// Something about it is to be otherwise.
+    Update(u64, Update),
+    /// A node is there, or has something new to say.
+    NodeSeen(Node),
+    /// A node is lost, and everything that ran there.
+    NodeLost(String),
+    /// The processes of a task have begun.
+    Began(Id, u32),
+    /// Nothing is left of a task's processes, or they never began. The number is that of [`Effect::Start`].
+    Ended(Id, u32, How, Usage),
+    /// A new reservation, or one that changes.
+    Reserve(Reservation),
+    /// One less.
+    Unreserve(String),
+    /// Time has passed, or somebody wants to see what can start. Only now is there a pass: after a burst of others, and at [`Queue::wake`].
+    ///
+    /// [`Queue::wake`]: crate::Queue::wake
+    Tick,
+}
+
+/// Something that is true from now on. They are all that a queue needs to be the same again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Change {
+    /// A job was taken.
+    Submitted(u64, Box<Spec>),
+    /// Tasks are held.
+    Held(u64, Tasks, bool),
+    /// Tasks are not held any more.
+    Released(u64, Tasks),
+    /// Something about it is otherwise.
+    Updated(u64, Update),
+    /// A task has nodes.
+    Started(u64, u32, Vec<Share>),
+    /// Its processes have begun.
+    Began(u64, u32),
+    /// It stands still.
+    Suspended(u64, u32),
+    /// It goes on.
+    Resumed(u64, u32),
+    /// It was told to end.
+    Ending(u64, u32, Cause),
+    /// It has ended, and this is what it was.
+    Ended(u64, u32, State, How, Usage),
+    /// It has ended and waits again: not before then, held or not.
+    Requeued(u64, u32, u64, bool),
+    /// Tasks that waited won't start any more.
+    Over(u64, Tasks, State),
+    /// Tasks that had ended wait again.
+    Revived(u64, Tasks, bool),
+    /// An old job that ended is not remembered any more.
+    Forgotten(u64),
+    /// Nodes are reserved.
+    Reserved(Reservation),
+    /// And are not any more.
+    Unreserved(String),
+    /// The next job has this number: the first record of a shortened journal.
+    Next(u64),
+    /// A job as it stands: in a shortened journal.
+    Stands(Box<Job>),
+    /// What a user has had: in a shortened journal (account, user, CPU milliseconds as they count).
+    Had(String, String, f64),
+}
+
+/// A change and when it was.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// Milliseconds since 1970.
+    pub at: u64,
+    /// What.
+    pub change: Change,
+}
+
+/// What users want to hear of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// It has begun.
+    Begun,
+    /// It has ended like this.
+    Ended(State),
+    /// It goes back to the queue.
+    Requeued,
+}
+
+/// A task that has ended, for accounts and history.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Which.
+    pub id: Id,
+    /// How it ended: [`State::Requeued`] if it will run again.
+    pub state: State,
+    /// How its processes did.
+    pub how: How,
+    /// What it has used.
+    pub usage: Usage,
+    /// When, where and how long it ran.
+    pub run: Run,
+    /// When it ended.
+    pub ended: u64,
+}
+
+/// What the caller has to do, in this order. Nothing may be done before the records that came before it are stored.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// To be stored.
+    Record(Record),
+    /// The answer to [`Input::Submit`]: its number.
+    Accepted(u64),
+    /// The answer to what can't be, in words.
+    Refused(String),
+    /// Begin a task on these nodes: say [`Input::Began`] or [`Input::Ended`] with its number of the run.
+    Start(Id, u32, Vec<Share>),
+    /// End a task. [`Input::Ended`] has to follow, whatever becomes of its nodes.
+    End(Id, u32, Cause),
+    /// Stop all processes of a task.
+    Suspend(Id, u32),
+    /// Let them go on.
+    Resume(Id, u32),
+    /// Tell its user ([`Spec::tell`] wants it). Without a task it is about all of the job.
+    Notify(Id, Event),
+    /// For accounts and history.
+    Outcome(Box<Outcome>),
+}

@@ -1,0 +1,53 @@
+//! The queue of batch jobs as a state machine without clock, file or process: what users ask for ([`Spec`]), how scripts say it
+//! ([`directives`]), and who runs when and where ([`Queue`]).
+//!
+//! Something comes in ([`Input`]) with the time, and effects come out, to be done in their order. What is true for good changes by a
+//! [`Record`] only; whoever drives the queue stores it before he does what follows, and [`Queue::restore`] makes the same queue of them.
+//!
+//! | File | What it is |
+//! |---|---|
+//! | `spec`, `bytes`, `gres`, `array`, `depend` | what is asked for |
+//! | `times`, `sizes`, `words` | how people write things |
+//! | `directives`, `options`, `pbs` | how scripts say it |
+//! | `job`, `change`, `settings` | jobs; inputs, records and effects; rules |
+//! | `book`, `queue`, `tick` | what is true; what changes it; what time does |
+//! | `plan`, `pass` | what is free when; who starts |
+//! | `priority`, `share` | who comes first |
+//! | `explain` | why not yet |
+#![warn(missing_docs)]
+
+pub mod array;
+mod book;
+mod bytes;
+mod change;
+pub mod depend;
+pub mod directives;
+mod explain;
+pub mod gres;
+mod job;
+pub mod options;
+mod pass;
+mod pbs;
+mod plan;
+mod priority;
+mod queue;
+mod settings;
+mod share;
+pub mod sizes;
+mod spec;
+#[cfg(test)]
+mod tests;
+mod tick;
+pub mod times;
+#[cfg(test)]
+mod trial;
+mod words;
+
+pub use bytes::Bytes;
+pub use change::{Change, Effect, Event, Input, Node, Outcome, Record, Reservation, Update};
+pub use explain::{Explanation, Why};
+pub use job::{Cause, How, Id, Job, Run, Share, State, Usage};
+pub use priority::Priority;
+pub use queue::Queue;
+pub use settings::{Partition, Policy, Quality, Settings, Weights};
+pub use spec::{Files, MOST_ENVIRONMENT, MOST_NICE, MOST_SCRIPT, Request, Spec, Tell, Work};

@@ -1,0 +1,154 @@
+//! What the administrator decides.
+
+use crate::gres::Gres;
+use crate::times::{DAY, MINUTE, SECOND};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// How those that wait are let in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Policy {
+    /// One after the other: nobody overtakes.
+    Fcfs,
+    /// Whoever does not delay the first one may overtake (Lifka, 1995).
+    #[default]
+    Easy,
+    /// Whoever delays nobody before him may overtake (Mu'alem and Feitelson, 2001).
+    Conservative,
+}
+
+/// `[queue]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// How those that wait are let in.
+    pub policy: Policy,
+    /// By name. With none, all nodes are one without limits; the first by name is the one of jobs that say nothing, if none is called `batch`.
+    pub partitions: BTreeMap<String, Partition>,
+    /// Qualities of service, by name.
+    pub qualities: BTreeMap<String, Quality>,
+    /// Accounts' shares; 1 for those that are not here.
+    pub shares: BTreeMap<String, u32>,
+    /// What the whole cluster has so many of.
+    pub licences: Vec<Gres>,
+    /// What counts how much for priority.
+    pub weights: Weights,
+    /// Use counts half after so long, milliseconds.
+    pub half_life_ms: u64,
+    /// Age counts no more after so long, milliseconds.
+    pub oldest_ms: u64,
+    /// Jobs that a user, and that everybody together may have in the queue.
+    pub jobs_each: usize,
+    /// See above.
+    pub jobs_most: usize,
+    /// What ended is remembered for so long, milliseconds, and so many of them; longer where a waiting job depends on it.
+    pub keep_ms: u64,
+    /// See above.
+    pub keep_most: usize,
+    /// Tasks that one pass starts at most.
+    pub starts_at_once: usize,
+    /// Different requests that one pass tries at most.
+    pub tries: usize,
+    /// Jobs that get a place in the future, with the conservative policy.
+    pub reserved: usize,
+    /// A task that could not be begun, or whose node was lost, is tried so often; then it waits until it is released.
+    pub runs: u32,
+    /// So long after it could not be begun, milliseconds; twice as long each time.
+    pub again_ms: u64,
+    /// Tasks that were told to end, or should have, are reckoned with for so long, milliseconds.
+    pub end_ms: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            policy: Policy::default(),
+            partitions: BTreeMap::new(),
+            qualities: BTreeMap::new(),
+            shares: BTreeMap::new(),
+            licences: Vec::new(),
+            weights: Weights::default(),
+            half_life_ms: 7 * DAY,
+            oldest_ms: 7 * DAY,
+            jobs_each: 20_000,
+            jobs_most: 100_000,
+            keep_ms: 5 * MINUTE,
+            keep_most: 10_000,
+            starts_at_once: 2_000,
+            tries: 500,
+            reserved: 50,
+            runs: 5,
+            again_ms: 10 * SECOND,
+            end_ms: 30 * SECOND,
+        }
+    }
+}
+
+impl Settings {
+    /// The partition of a job that names none.
+    pub fn default_partition(&self) -> Option<&str> {
+        match self.partitions.contains_key("batch") {
+            true => Some("batch"),
+            false => self.partitions.keys().next().map(String::as_str),
+        }
+    }
+
+    pub(crate) fn partition(&self, named: Option<&str>) -> Option<&Partition> {
+        self.partitions.get(named.or(self.default_partition())?)
+    }
+
+    pub(crate) fn quality(&self, named: Option<&str>) -> Quality {
+        named.and_then(|n| self.qualities.get(n)).or(self.qualities.get("normal")).cloned().unwrap_or_default()
+    }
+}
+
+/// Nodes with rules of their own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Partition {
+    /// Its nodes; all, if there are none.
+    pub nodes: Vec<String>,
+    /// The longest time limit, milliseconds.
+    pub most_ms: Option<u64>,
+    /// What a job has that says none.
+    pub default_ms: Option<u64>,
+    /// Who may use it; everybody, if there is nobody.
+    pub users: Vec<String>,
+    /// It takes no new jobs.
+    pub closed: bool,
+}
+
+/// A quality of service.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Quality {
+    /// From 0 to 1000: a part of the weight.
+    pub priority: u32,
+    /// Jobs of a higher level make those of a lower one stand still when they find no CPUs.
+    pub level: u8,
+    /// CPUs that one user's jobs of it have at most.
+    pub cpus_each: Option<u64>,
+    /// Who may ask for it; everybody, if there is nobody.
+    pub users: Vec<String>,
+}
+
+/// What counts how much: each is multiplied with a number from 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Weights {
+    /// How long it has waited.
+    pub age: u32,
+    /// How little of its share its user has had.
+    pub share: u32,
+    /// How many of the CPUs it wants.
+    pub size: u32,
+    /// Its quality of service.
+    pub quality: u32,
+}
+
+impl Default for Weights {
+    fn default() -> Weights {
+        Weights { age: 1_000, share: 10_000, size: 500, quality: 100_000 }
+    }
+}
