@@ -112,7 +112,15 @@ impl Actor {
 
     /// Whether it has not ended.
     pub fn lives(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
+        self.how_it_ended().is_none()
+    }
+
+    /// Its status, or why that can't be had: nobody else may wait for it.
+    pub fn how_it_ended(&mut self) -> Option<String> {
+        match self.child.try_wait() {
+            Ok(status) => status.map(run::describe),
+            Err(e) => Some(format!("unknown: waiting for it failed: {e}")),
+        }
     }
 
     /// Waits for its end and gives what came of it.

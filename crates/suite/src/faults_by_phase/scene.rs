@@ -199,8 +199,8 @@ fn outcome(fate: Fate, actor: &mut Actor, testbed: &Testbed) -> Vec<String> {
         }
     }
     let mut found = Vec::new();
-    if !actor.lives() {
-        found.push("it ended too early".to_string());
+    if let Some(how) = actor.how_it_ended() {
+        found.push(format!("it ended too early: {how}"));
     }
     actor.may_end();
     let outcome = actor.end(PATIENCE);
