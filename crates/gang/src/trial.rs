@@ -134,20 +134,21 @@ impl World {
         lost.into_iter().for_each(|job| self.ends(job));
         let jobs = std::mem::take(&mut self.jobs);
         self.matrix = Matrix::new(self.matrix.rules());
-        (self.version, self.allowed) = (0, usize::MAX);
+        self.version = 0;
         for (name, cpus) in self.nodes.clone() {
             self.does(Input::Node { name, cpus });
         }
         let suspended = std::mem::take(&mut self.suspended);
         for (job, (gang, places)) in jobs {
             self.jobs.insert(job, (gang.clone(), places.clone()));
+            // One more than the rule says, if need be.
+            self.allowed = usize::MAX;
             self.does(Input::Adopt(gang, places));
             if suspended.contains(&job) {
                 self.suspended.insert(job);
                 self.does(Input::Suspend(job));
             }
         }
-        self.allowed = self.matrix.rows().max(self.matrix.rules().rows.into());
     }
 
     fn does(&mut self, input: Input) {
