@@ -36,6 +36,8 @@ enum What {
     Launch(Launch),
     /// Months of batch jobs through the daemon's own queue: FCFS, EASY and conservative backfill on the same work.
     Jobs(crate::jobs::Jobs),
+    /// Two copies of a program share CPUs, as gangs and without; or jobs by chance through the gang matrix (--work).
+    Gang(crate::gang::Gangs),
 }
 
 #[derive(Args)]
@@ -150,6 +152,7 @@ pub fn main() -> ExitCode {
         What::Burst(how) => with(&how.set, |settings| burst(&how, settings, sim.json)),
         What::Launch(how) => launch(&how, sim.json),
         What::Jobs(how) => crate::jobs::main(&how, sim.json),
+        What::Gang(how) => crate::gang::main(&how, sim.json),
     }
 }
 

@@ -13,6 +13,8 @@
 //! cargo run --release -p sim -- burst                 # 1,024 processes begin on one node
 //! cargo run --release -p sim -- launch                # a parallel job on up to 16,384 nodes, and nodes that die
 //! cargo run --release -p sim -- jobs                  # months of batch jobs: FCFS, EASY and conservative backfill
+//! cargo run --release -p sim -- gang                  # total run time of two programs against quantum, as gangs and without
+//! cargo run --release -p sim -- gang --work 20000     # jobs by chance through the gang matrix
 //! ```
 //!
 //! One thread, one queue of events, all chance from the seed: a seed is a history, and one that fails is printed with the command that
@@ -28,8 +30,9 @@
 //! | `running` | processes begin and end, loads are counted, the balancer looks |
 //! | `faults` | what can go wrong, by name; when all must be right again |
 //! | `world` | all of it together |
-//! | `check`, `age`, `balance`, `burst`, `launch`, `jobs` | the commands |
+//! | `check`, `age`, `balance`, `burst`, `launch`, `jobs`, `gang` | the commands |
 //! | `lublin`, `swf` | work for the queue of batch jobs: a model, and recorded logs |
+//! | `coschedule` | a model of two parallel programs on the same CPUs |
 //! | `experiment` | the papers' experiments, which `pando bench balance` plays on real nodes |
 //! | `ideal` | the best possible, computed |
 //!
@@ -43,8 +46,10 @@ pub mod balance;
 mod burst;
 mod check;
 pub mod cli;
+mod coschedule;
 pub mod experiment;
 mod faults;
+mod gang;
 pub mod ideal;
 mod jobs;
 mod launch;

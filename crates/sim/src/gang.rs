@@ -1,0 +1,391 @@
+//! `sim gang`: what gangs are for and what they cost, by the model of `coschedule`; and jobs by chance through the daemon's own matrix (crates/gang),
+//! with invariants in each slot.
+
+use crate::coschedule::{Costs, How, Program, Shared};
+use crate::table::Table;
+use clap::Args;
+use pando_gang::{Effect, Gang, Input, Matrix, Packing, Rules, Shape};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::process::ExitCode;
+
+/// Slots that a lost node is away.
+const AWAY: u64 = 200;
+
+/// Two copies of a program share CPUs, as gangs and without.
+#[derive(Args)]
+pub struct Gangs {
+    /// The seed.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Milliseconds of a slot.
+    #[arg(long, value_delimiter = ',', default_value = "0.3,0.5,1,2,5,10,20,50,100,500,2000,8000")]
+    quanta: Vec<f64>,
+    /// Nodes.
+    #[arg(long, default_value_t = 16)]
+    nodes: u32,
+    /// Ranks, and CPUs, of a node.
+    #[arg(long, value_delimiter = ',', default_value = "1,4")]
+    ranks: Vec<u32>,
+    /// Each rank computes for so many seconds.
+    #[arg(long, default_value_t = 16.0)]
+    seconds: f64,
+    /// Milliseconds between two messages of the program that sends some.
+    #[arg(long, default_value_t = 1.0)]
+    grain_ms: f64,
+    /// Microseconds to switch a node.
+    #[arg(long, default_value_t = 15.0)]
+    switch_us: f64,
+    /// And for each rank there.
+    #[arg(long, default_value_t = 5.0)]
+    rank_us: f64,
+    /// Microseconds by which strobes are late at a node, always by the same: from none up to this.
+    #[arg(long, default_value_t = 20.0)]
+    skew_us: f64,
+    /// And by so much more on average, each time anew.
+    #[arg(long, default_value_t = 10.0)]
+    jitter_us: f64,
+    /// Microseconds of a message.
+    #[arg(long, default_value_t = 20.0)]
+    latency_us: f64,
+    /// Microseconds of a switch by a CPU's own scheduler, caches and all.
+    #[arg(long, default_value_t = 5.0)]
+    local_us: f64,
+    /// Not that: jobs by chance through the matrix, for so many slots.
+    #[arg(long, value_name = "SLOTS")]
+    work: Option<u64>,
+    /// For --work: rows of the matrix.
+    #[arg(long, default_value_t = 4)]
+    rows: u16,
+    /// For --work: what jobs need of all CPUs.
+    #[arg(long, default_value_t = 0.85)]
+    load: f64,
+    /// For --work: a node is lost each so many slots, for 200; 0 for never.
+    #[arg(long, default_value_t = 0)]
+    losses: u64,
+}
+
+/// Does what the command line says.
+pub fn main(how: &Gangs, json: bool) -> ExitCode {
+    let numbers = [how.seconds, how.grain_ms, how.load].iter().chain(&how.quanta).all(|x| *x > 0.0 && x.is_finite());
+    let costs = [how.switch_us, how.rank_us, how.skew_us, how.jitter_us, how.latency_us, how.local_us];
+    if !numbers || !costs.iter().all(|x| (0.0..1e9).contains(x)) || how.nodes == 0 || how.ranks.contains(&0) {
+        eprintln!("sim: times, nodes, ranks and the load are to be more than 0, and costs not less");
+        return ExitCode::from(2);
+    }
+    match how.work {
+        Some(slots) => work(how, slots, json),
+        None => figure(how, json),
+    }
+}
+
+/// STORM's figure 3.
+fn figure(how: &Gangs, json: bool) -> ExitCode {
+    let columns =
+        ["program", "ranks/node", "quantum ms", "apart s", "gangs s", "gangs over %", "local s", "local over %"];
+    let mut table = Table::new(&columns);
+    let (switch, rank, local) = (how.switch_us, how.rank_us, how.local_us);
+    let costs = Costs { switch, rank, local, skew: how.skew_us, jitter: how.jitter_us, latency: how.latency_us };
+    let (seed, nodes, work) = (how.seed, how.nodes, how.seconds * 1e6);
+    for (name, grain) in [("computes", None), ("speaks", Some(how.grain_ms * 1000.0))] {
+        for &ranks in &how.ranks {
+            for quantum in &how.quanta {
+                let program = Program { nodes, ranks, work, grain };
+                let went = |how| Shared { program, costs, how, quantum: quantum * 1000.0, seed };
+                let apart = went(How::Gangs).apart();
+                let [gangs, alone] = [How::Gangs, How::Local].map(|how| went(how).total());
+                let seconds = |us: f64| format!("{:.2}", us / 1e6);
+                let over = |us: f64| format!("{:.1}", 100.0 * (us / apart - 1.0));
+                let cells = [seconds(apart), seconds(gangs), over(gangs), seconds(alone), over(alone)];
+                table.row(&[&name, &ranks, quantum, &cells[0], &cells[1], &cells[2], &cells[3], &cells[4]]);
+            }
+        }
+    }
+    table.print(json);
+    ExitCode::SUCCESS
+}
+
+/// A job that comes.
+#[derive(Clone)]
+struct Comes {
+    at: u64,
+    ranks: u32,
+    urgent: bool,
+    /// Slots that it needs.
+    slots: u64,
+}
+
+/// Sizes are often small and often powers of two; large ones run longer (Feitelson, 1996).
+fn one(chance: &mut StdRng, cpus: u32) -> Comes {
+    let most = f64::from(cpus).log2();
+    let size = 2f64.powf(chance.random_range(0.0..1.0) * most);
+    let ranks = if chance.random_bool(0.7) { 2f64.powf(size.log2().round()) } else { size };
+    let ranks = (ranks as u32).clamp(1, cpus);
+    let long = chance.random_bool(0.1 + 0.3 * f64::from(ranks) / f64::from(cpus));
+    let mean = if long { 300.0 } else { 20.0 };
+    let slots = 1 + (-chance.random_range(f64::EPSILON..1.0).ln() * mean) as u64;
+    Comes { at: 0, ranks, urgent: slots < 5, slots }
+}
+
+/// What comes in so many slots, if so much of all CPUs is to be needed.
+fn all(seed: u64, cpus: u32, load: f64, slots: u64) -> Vec<Comes> {
+    let mut chance = StdRng::seed_from_u64(seed);
+    let sample: Vec<Comes> = (0..10_000).map(|_| one(&mut chance, cpus)).collect();
+    let mean = sample.iter().map(|job| u64::from(job.ranks) * job.slots).sum::<u64>() as f64 / sample.len() as f64;
+    let (mut now, mut jobs) = (0.0f64, Vec::new());
+    loop {
+        now += -chance.random_range(f64::EPSILON..1.0).ln() * mean / (load * f64::from(cpus));
+        if now >= slots as f64 {
+            return jobs;
+        }
+        jobs.push(Comes { at: now as u64, ..one(&mut chance, cpus) });
+    }
+}
+
+/// How it went.
+#[derive(Default)]
+struct Went {
+    jobs: u64,
+    /// CPU slots in which a job ran, of those that there were, until the last job came.
+    used: u64,
+    there: u64,
+    /// The table's cells that were full, summed over slots.
+    filled: f64,
+    rows: u64,
+    slots: u64,
+    responses: f64,
+    slowdowns: f64,
+    /// The most slots in which a job that should run did not.
+    pause: u64,
+    again: u64,
+    moved: u64,
+}
+
+/// A job that has its CPUs.
+struct Runs {
+    number: usize,
+    left: u64,
+    /// Slots since it ran.
+    pause: u64,
+}
+
+struct World<'a> {
+    matrix: Matrix,
+    work: &'a [Comes],
+    waiting: VecDeque<usize>,
+    running: BTreeMap<u64, Runs>,
+    now: u64,
+    /// Slots since the table came.
+    slot: u64,
+    went: Went,
+}
+
+impl World<'_> {
+    fn does(&mut self, input: Input) -> Result<bool, String> {
+        let (mut placed, mut lost) = (false, Vec::new());
+        for effect in self.matrix.handle(input) {
+            match effect {
+                Effect::Placed { job, .. } => {
+                    placed = true;
+                    let number = job as usize;
+                    self.running.insert(job, Runs { number, left: self.work[number].slots, pause: 0 });
+                }
+                Effect::Refused { ever: true, .. } | Effect::Refused { ever: false, .. } => {}
+                Effect::Table(table) => {
+                    table.check()?;
+                    self.slot = 0;
+                }
+                Effect::Lost { job, .. } => lost.push(job),
+            }
+        }
+        // From the beginning, before others.
+        for job in lost {
+            self.went.again += 1;
+            self.waiting.extend(self.running.remove(&job).map(|runs| runs.number));
+            self.waiting.rotate_right(1);
+            self.does(Input::Ended(job))?;
+        }
+        Ok(placed)
+    }
+
+    /// Who waits comes in, in his order, and nobody overtakes.
+    fn enter(&mut self) -> Result<(), String> {
+        while let Some(&number) = self.waiting.front() {
+            let Comes { ranks, urgent, .. } = self.work[number];
+            let shape = Shape::Free { ranks, cpus: 1, nodes: None, among: Vec::new(), per_node: None };
+            if !self.does(Input::Arrive(Gang { job: number as u64, shape, urgent, level: 0 }))? {
+                break;
+            }
+            self.waiting.pop_front();
+        }
+        Ok(())
+    }
+
+    /// One slot: who runs, is that right, and who has ended?
+    fn slot(&mut self) -> Result<(), String> {
+        let table = self.matrix.table();
+        let (rows, mut used, mut ended) = (u64::from(table.rows), BTreeSet::new(), Vec::new());
+        if table.rows > self.matrix.rules().rows {
+            return Err(format!("{rows} rows are more than the rule"));
+        }
+        for (&job, runs) in &mut self.running {
+            if !table.runs(job, self.slot) {
+                runs.pause += 1;
+                if runs.pause.min(self.slot + 1) >= rows {
+                    return Err(format!("job {job} did not run in {rows} slots"));
+                }
+                self.went.pause = self.went.pause.max(runs.pause);
+                continue;
+            }
+            let seen = self.matrix.job(job).ok_or_else(|| format!("job {job} is not in the matrix"))?;
+            for (place, cpu) in seen.places.iter().flat_map(|place| place.cpus.iter().map(move |cpu| (place, cpu))) {
+                if !used.insert((place.node.as_str(), *cpu)) {
+                    return Err(format!("CPU {cpu} of {} has two jobs, job {job} is one", place.node));
+                }
+            }
+            (runs.pause, runs.left) = (0, runs.left - 1);
+            if runs.left == 0 {
+                ended.push(job);
+            }
+        }
+        if self.now < self.work.last().map_or(0, |last| last.at) {
+            self.went.used += used.len() as u64;
+            self.went.there += self.matrix.nodes().values().map(|cpus| u64::from(*cpus)).sum::<u64>();
+        }
+        if rows > 0 {
+            self.went.slots += 1;
+            self.went.rows += rows;
+            self.went.filled += self.matrix.utilisation();
+        }
+        (self.now, self.slot) = (self.now + 1, self.slot + 1);
+        for job in ended {
+            self.running.remove(&job);
+            let work = &self.work[job as usize];
+            let response = (self.now - work.at) as f64;
+            self.went.jobs += 1;
+            self.went.responses += response;
+            self.went.slowdowns += (response / work.slots.max(10) as f64).max(1.0);
+            self.does(Input::Ended(job))?;
+        }
+        Ok(())
+    }
+}
+
+/// All of it with some rules.
+fn play(work: &[Comes], nodes: u32, cpus: u32, losses: u64, rules: Rules, seed: u64) -> Result<Went, String> {
+    let mut chance = StdRng::seed_from_u64(seed);
+    let (matrix, waiting, running) = (Matrix::new(rules), VecDeque::new(), BTreeMap::new());
+    let mut world = World { matrix, work, waiting, running, now: 0, slot: 0, went: Went::default() };
+    let name = |i: u32| format!("n{i:05}");
+    let cpus = cpus as u16;
+    for i in 0..nodes {
+        world.does(Input::Node { name: name(i), cpus })?;
+    }
+    let mut next = 0;
+    let mut away: VecDeque<(u64, u32)> = VecDeque::new();
+    while world.went.jobs < work.len() as u64 {
+        while work.get(next).is_some_and(|job| job.at <= world.now) {
+            world.waiting.push_back(next);
+            next += 1;
+        }
+        if let Some((_, node)) = away.pop_front_if(|(back, _)| *back <= world.now) {
+            world.does(Input::Node { name: name(node), cpus })?;
+        }
+        if losses > 0 && next < work.len() && chance.random_range(0..losses) == 0 {
+            let node = chance.random_range(0..nodes);
+            if away.iter().all(|(_, gone)| *gone != node) {
+                away.push_back((world.now + AWAY, node));
+                world.does(Input::NodeGone(name(node)))?;
+            }
+        }
+        world.enter()?;
+        world.slot()?;
+    }
+    world.went.moved = world.matrix.unified();
+    match world.matrix.rows() {
+        0 => Ok(world.went),
+        rows => Err(format!("{rows} rows are left when all have ended")),
+    }
+}
+
+fn work(how: &Gangs, slots: u64, json: bool) -> ExitCode {
+    let columns = [
+        "ranks/node",
+        "packing",
+        "alternative",
+        "jobs",
+        "utilisation %",
+        "rows",
+        "filled %",
+        "mean response",
+        "bounded slowdown",
+        "longest pause",
+        "moved",
+        "run again",
+    ];
+    let mut table = Table::new(&columns);
+    let mut failed = false;
+    for &cpus in &how.ranks {
+        let work = all(how.seed, how.nodes * cpus, how.load, slots);
+        if work.is_empty() {
+            eprintln!("sim: no jobs: say more slots or a higher load");
+            return ExitCode::from(2);
+        }
+        for (packing, alternative) in
+            [Packing::BestFit, Packing::Buddy].into_iter().flat_map(|p| [(p, false), (p, true)])
+        {
+            let rules = Rules { rows: how.rows, packing, alternative };
+            match play(&work, how.nodes, cpus, how.losses, rules, how.seed) {
+                Ok(went) => {
+                    let of = |sum: f64, all: u64| format!("{:.1}", sum / all.max(1) as f64);
+                    let used = of(100.0 * went.used as f64, went.there);
+                    let (rows, filled) = (of(went.rows as f64, went.slots), of(100.0 * went.filled, went.slots));
+                    let (response, slow) = (of(went.responses, went.jobs), of(went.slowdowns, went.jobs));
+                    let packing = format!("{packing:?}");
+                    let cells: [&dyn std::fmt::Display; 12] = [
+                        &cpus,
+                        &packing,
+                        &alternative,
+                        &went.jobs,
+                        &used,
+                        &rows,
+                        &filled,
+                        &response,
+                        &slow,
+                        &went.pause,
+                        &went.moved,
+                        &went.again,
+                    ];
+                    table.row(&cells);
+                }
+                Err(wrong) => {
+                    failed = true;
+                    eprintln!("{packing:?}, alternative {alternative}, seed {} FAILED {wrong}", how.seed);
+                }
+            }
+        }
+    }
+    table.print(json);
+    ExitCode::from(u8::from(failed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_go_through_the_matrix_and_alternative_slots_help() {
+        let work = all(5, 32, 0.85, 3_000);
+        for packing in [Packing::BestFit, Packing::Buddy] {
+            let went = [false, true].map(|alternative| {
+                let rules = Rules { rows: 4, packing, alternative };
+                play(&work, 8, 4, 0, rules, 5).unwrap()
+            });
+            assert!(went[1].filled > went[0].filled && went[1].responses < went[0].responses, "{packing:?}");
+        }
+        let went = play(&work, 8, 4, 50, Rules::default(), 5).unwrap();
+        assert!(went.again > 0);
+        assert_eq!(went.jobs, work.len() as u64);
+    }
+}
