@@ -118,6 +118,16 @@ pub enum Verb {
         #[command(subcommand)]
         verb: Option<FabricVerb>,
     },
+    /// Show the gangs: parallel jobs that have CPUs in common and run by turns (`pando run --gang`).
+    #[command(after_help = "Example: pando gang --quantum 5")]
+    Gang {
+        /// Turns are to be so many milliseconds long from now on (0: as configured).
+        #[arg(long, value_name = "MS")]
+        quantum: Option<f64>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Show the parallel jobs that this node has a part in.
     #[command(after_help = "Example: pando jobs")]
     Jobs {

@@ -9,6 +9,7 @@ mod duration;
 mod events;
 mod fabric;
 mod faces;
+mod gang;
 mod level;
 mod manual;
 mod mpiexec;
@@ -82,6 +83,7 @@ fn act(args: Args) -> i32 {
         Verb::Explain { pid: None, node, json } => show::decisions(&client(), node.flatten().as_deref(), json),
         Verb::Drain { node, undo } => show::drain(&client(), node, undo),
         Verb::Fabric { json, verb } => return fabric::fabric(&client(), json, verb),
+        Verb::Gang { quantum, json } => gang::gang(&client(), quantum, json),
         Verb::Jobs { json } => show::jobs(&client(), json),
         Verb::Events(options) => events::events(&client(), &options),
         Verb::Man { dir } => manual::pages(&dir),

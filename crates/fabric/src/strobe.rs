@@ -91,6 +91,11 @@ impl Pacemaker {
         self.under_way -= 1;
     }
 
+    /// The number of the last beat, 0 before the first one.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Beats that were not sent: the machine, or the slowest member, did not keep up.
     pub fn skipped(&self) -> u64 {
         self.skipped

@@ -32,6 +32,7 @@ pub mod signal;
 pub mod sparse;
 pub mod standard;
 pub mod uffd;
+pub mod turns;
 pub mod unnamed;
 pub mod urgency;
 pub mod usage;

@@ -96,6 +96,8 @@ pub struct Setup {
     pub keep: Vec<RawFd>,
     /// What it reads is its controlling terminal.
     pub terminal: bool,
+    /// The list of a control group's processes, which it enters.
+    pub group: Option<RawFd>,
 }
 
 /// Has `command` begin so: in a session of its own, and killed when this process ends.
@@ -120,6 +122,10 @@ fn begin(setup: &Setup, launcher: i32) -> io::Result<()> {
             let known = setup.cpus.iter().filter(|cpu| usize::from(**cpu) < libc::CPU_SETSIZE as usize);
             known.for_each(|cpu| libc::CPU_SET(usize::from(*cpu), &mut set));
             done(libc::sched_setaffinity(0, size_of_val(&set), &set))?;
+        }
+        if let Some(group) = setup.group {
+            // Before the change of user: the group is ours.
+            check(libc::write(group, c"0".as_ptr().cast(), 1) as i64)?;
         }
         if let Some(user) = &setup.user {
             done(libc::setgroups(user.groups.len(), user.groups.as_ptr()))?;

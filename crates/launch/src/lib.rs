@@ -24,7 +24,7 @@ pub use head::{Act, Head};
 pub use message::{Ask, Down, Ending, Identity, Modex, Said, Stream, Tell, Up, Work};
 pub use names::{Name, Named};
 pub use needs::{Wants, listed, needed, wants, wants_pmix};
-pub use order::{Environment, LONGEST_JOB_NAME, Manager, Order, Share, Stdin, Task};
+pub use order::{Environment, Gang, LONGEST_JOB_NAME, Manager, Order, Share, Stdin, Task};
 pub use parcel::{Kind, Need, Parcel, Spread, Sum, base, check as check_files, piece_size, sum};
 pub use part::{Child, Effect, Event, Part};
 pub use plan::{Candidate, Mpi, Request, plan};

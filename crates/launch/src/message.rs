@@ -44,6 +44,8 @@ pub struct Work {
     pub cpus: Vec<Vec<u16>>,
     /// For a launcher: the directory with what has come along, if there is one.
     pub along: Option<serde_bytes::ByteBuf>,
+    /// For a launcher: the control group that its ranks enter (a list of processes), if the job takes turns with others.
+    pub group: Option<serde_bytes::ByteBuf>,
 }
 
 /// What is said at a barrier: a name, and bytes.

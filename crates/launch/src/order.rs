@@ -104,6 +104,17 @@ pub struct Order {
     pub needs: Vec<Need>,
     /// Whom ranks find each other through.
     pub manager: Manager,
+    /// Its CPUs are shared with other gangs, by turns.
+    pub gang: Option<Gang>,
+}
+
+/// What a job that takes turns has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gang {
+    /// Its number in the matrix (crates/gang).
+    pub number: u64,
+    /// The CPUs of each place by number (0 is the node's first one for gangs), those of its first rank first.
+    pub cpus: Vec<Vec<u16>>,
 }
 
 impl Order {
@@ -126,6 +137,12 @@ impl Order {
             next += u64::from(share.ranks);
         }
         all((1..=MOST_RANKS).contains(&next), "number of ranks")?;
+        if let Some(gang) = &self.gang {
+            let each = u64::from(self.cpus.unwrap_or(1));
+            let fits = |(share, cpus): (&Share, &Vec<u16>)| cpus.len() as u64 == u64::from(share.ranks) * each;
+            let whole = gang.cpus.len() == self.nodes.len() && self.nodes.iter().zip(&gang.cpus).all(fits);
+            all(whole && !self.pool, "CPUs of a gang")?;
+        }
         all(!matches!(self.stdin, Stdin::Rank(r) if u64::from(r) >= next), "rank that gets standard input")?;
         let speaks = self.stdin == Stdin::Rank(0) && !self.pool;
         all(self.terminal.is_none() || speaks, "a terminal at which nobody types")?;
@@ -217,6 +234,7 @@ pub(crate) mod tests {
             files: Vec::new(),
             needs: Vec::new(),
             manager: Manager::Pmi1,
+            gang: None,
         }
     }
 

@@ -61,6 +61,8 @@ pub struct Request {
     pub needs: Vec<Need>,
     /// What they are to find each other through.
     pub mpi: Mpi,
+    /// Its CPUs may be those of other gangs, too, which run by turns.
+    pub gang: bool,
 }
 
 /// A node that takes ranks.
@@ -277,6 +279,7 @@ mod tests {
             files: Vec::new(),
             needs: Vec::new(),
             mpi: Mpi::Auto,
+            gang: false,
         }
     }
 

@@ -6,6 +6,7 @@ use crate::balancing::facts;
 use crate::choice;
 use crate::daemon::Node;
 use crate::fabric::ask as fabric;
+use crate::gang;
 use crate::jobs::head;
 use crate::metrics;
 use crate::moves::{self, Refused, permitted};
@@ -71,6 +72,7 @@ pub async fn serve(node: Arc<Node>, listener: UnixListener) {
         .route("/v1/fabric/event/{name}", post(fabric::test))
         .route("/v1/fabric/transfer", post(fabric::transfer).layer(DefaultBodyLimit::max(most)))
         .route("/v1/jobs", get(head::list).post(head::begin))
+        .route("/v1/gangs", get(gang::show).post(gang::quantum))
         .route("/v1/queue", post(office::ask).layer(DefaultBodyLimit::max(MAX_SUBMISSION)))
         .route("/v1/events", get(events))
         .route("/v1/move", post(mv))

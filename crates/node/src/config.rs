@@ -2,9 +2,11 @@
 //! effect, limits included.
 
 mod check;
+mod gang;
 mod queue;
 
 pub use check::doubts;
+pub use gang::Gang;
 pub use queue::Queue;
 
 use pando_migrate::control::Limits;
@@ -59,6 +61,8 @@ pub struct Config {
     pub jobs: Jobs,
     /// Batch jobs.
     pub queue: Queue,
+    /// See there.
+    pub gang: Gang,
     /// For tests of the engine.
     pub test: Test,
 }
@@ -296,6 +300,7 @@ impl Default for Config {
             fabric: Fabric::default(),
             jobs: Jobs::default(),
             queue: Queue::default(),
+            gang: Gang::default(),
             follow: Follow::default(),
             tokens: Tokens::default(),
             load: LoadSource::default(),

@@ -21,7 +21,7 @@ use crate::processes::Table;
 use crate::questions::Questions;
 use crate::views::Event;
 use crate::writer::Writer;
-use crate::{api, door, fabric, jobs, joining, notify, presence, queue, reports, speed, sys};
+use crate::{api, door, fabric, gang, jobs, joining, notify, presence, queue, reports, speed, sys};
 use pando_balance::Vector;
 use pando_wire::Identity;
 use pando_wire::identity::IdentityError;
@@ -100,6 +100,7 @@ pub struct Node {
     pub(crate) fabric: fabric::Part,
     pub(crate) jobs: jobs::Jobs,
     pub(crate) queue: queue::office::Office,
+    pub(crate) gangs: gang::Gangs,
     pub(crate) waiting: Waiting,
     pub(crate) client_tls: Arc<ClientConfig>,
     pub(crate) server_tls: Arc<ServerConfig>,
@@ -142,6 +143,7 @@ impl Node {
             links: Links::default(),
             fabric: fabric::Part::default(),
             queue: queue::office::Office::default(),
+            gangs: gang::Gangs::default(),
             waiting: Waiting::default(),
             client_tls: identity.client_config()?,
             server_tls: identity.server_config()?,
@@ -296,6 +298,7 @@ async fn live(place: Place, mut config: Config) -> Result<(), DaemonError> {
     tokio::spawn(door::serve(node.clone(), listener));
     tokio::spawn(peers::keep(node.clone()));
     tokio::spawn(fabric::keep(node.clone()));
+    tokio::spawn(gang::keep(node.clone()));
     tokio::spawn(tend(node.clone(), keeper.clone()));
     tokio::spawn(watch::keep(node.clone()));
     doubt(node.config.clone());

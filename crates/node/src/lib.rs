@@ -18,6 +18,7 @@ mod engine;
 mod events;
 mod fabric;
 mod follow;
+mod gang;
 mod guests;
 mod helper;
 mod jobs;

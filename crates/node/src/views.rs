@@ -5,6 +5,7 @@ use pando_migrate::control::Io;
 pub use pando_migrate::control::MoveRecord;
 use pando_migrate::inspect::Inspection;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// `GET /v1/info`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -435,4 +436,39 @@ pub struct TokenAnswer {
 pub struct Refusal {
     /// A sentence: the thing, the cause, the next step.
     pub error: String,
+}
+
+/// The matrix of gangs, as the node has it that orders.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GangStatus {
+    /// Who orders.
+    pub manager: String,
+    /// Length of a turn, microseconds.
+    pub quantum_us: u64,
+    /// Rows of the matrix in which somebody runs: with one nobody is switched.
+    pub rows: u16,
+    /// All of them.
+    pub gangs: Vec<GangJob>,
+    /// CPUs of each node for gangs.
+    pub cpus: BTreeMap<String, u16>,
+}
+
+/// A gang.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GangJob {
+    /// Its number in the matrix.
+    pub number: u64,
+    /// The node of its head.
+    pub head: String,
+    /// The rows in which it runs: its own first. None: it stands still.
+    pub rows: Vec<u16>,
+    /// Its nodes, and its CPUs there: 0 is a node's first one for gangs.
+    pub nodes: Vec<(String, Vec<u16>)>,
+}
+
+/// What an administrator wants turns to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GangQuantum {
+    /// Microseconds; 0: as the configuration has it.
+    pub quantum_us: u64,
 }

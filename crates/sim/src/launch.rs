@@ -107,6 +107,7 @@ fn order(nodes: u32, arity: u8) -> Order {
         files: Vec::new(),
         needs: Vec::new(),
         manager: Manager::Pmi1,
+        gang: None,
     }
 }
 

@@ -188,6 +188,7 @@ fn shape(words: &mut Words) -> Result<Shape> {
         nodes: 0,
         cpus: words.numbers("--cpus")?.unwrap_or_default(),
         counts_on: None,
+        pin: words.flag("--pin"),
         memory: words.value("--memory")?.map(|s| size(&s)).transpose()?,
         delay_ms: words.number("--delay")?,
         rate_mbit: words.number("--rate")?,
@@ -330,12 +331,13 @@ mod tests {
 
     #[test]
     fn up_with_everything() {
-        let line = "up 3 --cpus 0.5,1 --memory=512M --delay 2 --rate 100 --no-balance --config c.toml --name x";
+        let line = "up 3 --cpus 0.5,1 --memory=512M --delay 2 --rate 100 --no-balance --pin --config c.toml --name x";
         let (name, verb) = parse(line).unwrap();
         let shape = Shape {
             nodes: 3,
             cpus: vec![0.5, 1.0],
             counts_on: None,
+            pin: true,
             memory: Some(512 << 20),
             delay_ms: Some(2.0),
             rate_mbit: Some(100.0),

@@ -29,6 +29,9 @@ pub struct Shape {
     /// CPUs that each node counts on where they are not limited: all of them share this machine.
     #[serde(default)]
     pub counts_on: Option<f64>,
+    /// Each node has one CPU of this machine for gangs, one after the other.
+    #[serde(default)]
+    pub pin: bool,
     /// Bytes of memory per node.
     pub memory: Option<u64>,
     /// One-way delay between two nodes, milliseconds.

@@ -73,7 +73,8 @@ fn configure(plan: &Plan, index: usize, node: &str) -> Result<()> {
     if let Some(group) = plan.node_cgroups(node).iter().find(of_memory) {
         text += &format!("memory_cgroup = {}\n", serde_json::Value::from(group.to_string_lossy()));
     }
-    if let Some(cpus) = plan.shape.cpus_of(index).or(plan.shape.counts_on) {
+    let pinned = plan.shape.pin.then_some(1.0);
+    if let Some(cpus) = plan.shape.cpus_of(index).or(plan.shape.counts_on).or(pinned) {
         text += &format!("cpus = {cpus:?}\n");
     }
     if plan.shape.still {
@@ -86,6 +87,10 @@ fn configure(plan: &Plan, index: usize, node: &str) -> Result<()> {
     // All nodes have the same root.
     if !more.contains("[jobs]") {
         text += "[jobs]\nroot = true\n";
+    }
+    if plan.shape.pin && !more.contains("[gang]") {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        text += &format!("[gang]\ncpus = [{}]\n", index % cpus);
     }
     text += &more;
     let path = plan.config(node);

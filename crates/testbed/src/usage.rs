@@ -3,7 +3,7 @@
 /// Of `pando testbed`.
 pub const TESTBED: &str = "\
   pando testbed up N [--cpus X] [--memory SIZE] [--delay MS] [--rate MBIT] [--no-balance]
-                   [--config FILE]
+                   [--pin] [--config FILE]
   pando testbed exec NODE -- CMD...       run as if at that node
   pando testbed status [--json]
   pando testbed cut NODE | heal NODE      take its network away; give it back (undoes stall too)
@@ -13,8 +13,8 @@ pub const TESTBED: &str = "\
   pando testbed down                      take everything away
 Each takes --name NAME; without it the testbed is the one that PANDO_TESTBED names, or `default`. CPUs, memory
 (512M, 2G), delay and rate are of each node (X may be a list: 0.5,1 are the first one's, the second one's, and so
-on); with --no-balance programs move only when they are asked to; FILE has
-more of every node's configuration.
+on); with --no-balance programs move only when they are asked to; with --pin each node has one CPU of this machine
+for gangs, one after the other; FILE has more of every node's configuration.
 Example: pando testbed up 3 --delay 2; pando testbed exec n1 -- pando nodes";
 
 /// Of `pando demo`.

@@ -90,6 +90,9 @@ pub struct ParallelOptions {
     /// More ranks than the hostfile has slots.
     #[arg(long, help_heading = WHERE)]
     pub oversubscribe: bool,
+    /// Ranks have CPUs that other gangs may have, too: the whole job runs at once in its turns, on all nodes (`pando gang` shows them).
+    #[arg(long, conflicts_with_all = ["oversubscribe"], help_heading = WHERE)]
+    pub gang: bool,
     /// The directory where ranks begin.
     #[arg(short = 'D', long, value_name = "DIR", help_heading = GIVEN)]
     pub chdir: Option<PathBuf>,
@@ -253,6 +256,7 @@ impl ParallelOptions {
             self.hostfile.is_some(),
             self.slots.is_some(),
             self.oversubscribe,
+            self.gang,
             self.chdir.is_some(),
             self.export.is_some(),
             self.env.is_some(),

@@ -156,6 +156,7 @@ fn request(options: &MapOptions, command: &[OsString]) -> Result<(Request, progr
         kill_on_bad: false,
         grace_ms: 0,
         hold: false,
+        gang: false,
         pool: true,
         mpi: Mpi::None,
         files: sources.files(),

@@ -191,6 +191,7 @@ fn request(options: &RunOptions) -> Result<(Request, Sources), String> {
         grace_ms: p.grace.unwrap_or(GRACE_S).saturating_mul(1000),
         hold: p.hold,
         pool: false,
+        gang: p.gang,
         mpi: program::mpi(p.mpi.unwrap_or_default(), &options.command[0], &directory),
         files: sources.files(),
         needs: sources.needs.clone(),

@@ -184,6 +184,7 @@ impl Job {
             terminal: false,
             directory: CString::new(order.directory.0.clone()).map_err(|e| e.to_string())?,
             keep: script.iter().map(|file| file.as_raw_fd()).collect(),
+            group: None,
         };
         rank::prepare(&mut command, setup);
         match command.spawn() {

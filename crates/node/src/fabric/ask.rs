@@ -182,7 +182,7 @@ async fn perform(
 }
 
 /// Waits for the end of an operation, and puts it into words.
-async fn end(node: &Arc<Node>, ended: oneshot::Receiver<Outcome>) -> Result<bool, Refused> {
+pub(super) async fn end(node: &Arc<Node>, ended: oneshot::Receiver<Outcome>) -> Result<bool, Refused> {
     match timeout(PATIENCE, ended).await {
         Ok(Ok(Outcome::Compared(held))) => Ok(held),
         Ok(Ok(Outcome::Transferred)) => Ok(true),

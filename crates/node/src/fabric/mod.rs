@@ -3,6 +3,7 @@
 //! A node takes part in *lives*: each begins with empty memory when a view takes it in ([`find`]), and ends when it is left out of one.
 
 pub mod ask;
+mod beside;
 mod cast;
 mod chores;
 mod find;
@@ -12,6 +13,7 @@ mod strobe;
 mod wire;
 
 pub use ask::post_here;
+pub use beside::{last_beat, manager, members, ordering, period, put_everywhere, set_period, set_variable, variable};
 pub use chores::keep;
 pub use find::{about, take_in};
 pub use line::accept;

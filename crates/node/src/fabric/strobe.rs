@@ -4,6 +4,7 @@
 use super::life::Life;
 use super::wire::VERSION;
 use crate::daemon::Node;
+use crate::gang;
 use bytes::Bytes;
 use pando_fabric::{Beat, Comparison, Op, Outcome, Pacemaker, Pulse};
 use pando_wire::frame;
@@ -36,6 +37,11 @@ pub struct Strobe {
 }
 
 impl Strobe {
+    /// The number of the last beat that this node has sent as the manager.
+    pub fn last(&self) -> u64 {
+        self.pacemaker.number()
+    }
+
     /// Beats that this node should have sent as the manager, and did not.
     pub fn skipped(&self) -> u64 {
         self.pacemaker.skipped()
@@ -114,11 +120,16 @@ impl Life {
 
     /// An event was signalled here: is it a beat, and what does it bring?
     pub fn felt(&mut self, node: &Arc<Node>, event: &str, bytes: &[u8]) {
+        if event == gang::TABLE {
+            self.core.memory_mut().take_signal(gang::TABLE);
+            return node.gangs.table(bytes);
+        }
         if event != NAME {
             return;
         }
         self.core.memory_mut().take_signal(NAME);
         if let Ok(Some((beat, _))) = frame::decode::<Beat>(VERSION, bytes) {
+            node.gangs.beat(&beat);
             self.strobe.pulse.beat(node.fabric.now_us(), &beat);
             beat.events.into_iter().for_each(|event| self.core.memory_mut().signal(&event));
         }
@@ -130,7 +141,7 @@ impl Life {
         self.set_everywhere(node, PERIOD, period_us)
     }
 
-    fn set_everywhere(&mut self, node: &Arc<Node>, variable: &str, value: i64) -> oneshot::Receiver<Outcome> {
+    pub fn set_everywhere(&mut self, node: &Arc<Node>, variable: &str, value: i64) -> oneshot::Receiver<Outcome> {
         let set = self.core.view().members.clone();
         let (variable, comparison) = (variable.to_owned(), Comparison::AtLeast);
         let write = Some((variable.clone(), value));

@@ -5,6 +5,7 @@ use super::member::DRAINED;
 use super::{enter, part};
 use crate::audit::Entry as Audited;
 use crate::daemon::Node;
+use crate::gang;
 use crate::link::broken;
 use crate::moves::Refused;
 use crate::owner::Caller;
@@ -83,8 +84,13 @@ where
     let heads = async {
         let mut without = Vec::new();
         for attempt in 1.. {
-            match order(node, &request, caller, &without) {
-                Ok(order) => {
+            let turns = match request.gang {
+                true => gang::place(node, &request, &without).await.map(Some),
+                false => Ok(None),
+            };
+            let made = turns.and_then(|turns| Ok((order(node, &request, caller, &without, turns.as_ref())?, turns)));
+            match made {
+                Ok((order, _turns)) => {
                     audit(node, &request, caller, Ok(order.job));
                     let last = attempt == ATTEMPTS || !request.among.is_empty();
                     match run(node, Arc::new(order), &request, &mut user, last).await {
@@ -152,7 +158,13 @@ fn candidates(node: &Node) -> Vec<Candidate> {
     .collect()
 }
 
-fn order(node: &Node, request: &Request, caller: Caller, without: &[String]) -> Result<Order, String> {
+fn order(
+    node: &Node,
+    request: &Request,
+    caller: Caller,
+    without: &[String],
+    turns: Option<&gang::Lease>,
+) -> Result<Order, String> {
     if effective_uid() != 0 && caller.uid != 0 && caller.uid != effective_uid() {
         return Err(format!("this node runs in personal mode, for {}", user_name(effective_uid())));
     }
@@ -162,12 +174,15 @@ fn order(node: &Node, request: &Request, caller: Caller, without: &[String]) -> 
     }
     let mut all = candidates(node);
     all.retain(|c| !without.contains(&c.node));
-    let nodes = plan(request, &all, &node.name()).map_err(|why| match without {
+    // A gang has its place already.
+    let placed = turns.map(|turns| turns.placed(request));
+    let nodes = plan(placed.as_ref().unwrap_or(request), &all, &node.name()).map_err(|why| match without {
         [] => why,
         gone => format!("{why} ({} could not be reached)", gone.join(", ")),
     })?;
     let window = (WINDOWS / nodes.len() as u32).clamp(WINDOW.0, WINDOW.1);
     let job = node.jobs.number();
+    let gang = turns.map(|turns| turns.gang(&nodes, request.cpus.unwrap_or(1)));
     let order = Order {
         job,
         name: request.name.clone(),
@@ -185,6 +200,7 @@ fn order(node: &Node, request: &Request, caller: Caller, without: &[String]) -> 
         files: request.files.clone(),
         needs: request.needs.clone(),
         manager: manager(node, job, request.mpi),
+        gang,
     };
     order.check()?;
     Ok(order)

@@ -82,14 +82,22 @@ pub struct Entry {
     key: (String, u64),
     /// The CPUs of each of its ranks here; none, if they are not to have their own, or there are not enough.
     pub cpus: Vec<Vec<u16>>,
+    /// It takes turns with other gangs: its control group's list of processes, or why there is none.
+    pub group: Option<Result<PathBuf, String>>,
+    gang: Option<u64>,
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
+        if let Some(number) = self.gang {
+            self.node.gangs.stand_up(number);
+        }
         let mut inner = self.node.jobs.inner();
         inner.all.remove(&self.key);
         inner.shares.remove(&self.key);
-        self.cpus.iter().flatten().for_each(|cpu| _ = inner.taken.remove(cpu));
+        // Those of gangs are nobody's own.
+        let own = self.cpus.iter().flatten().filter(|_| self.gang.is_none());
+        own.for_each(|cpu| _ = inner.taken.remove(cpu));
     }
 }
 
@@ -207,12 +215,21 @@ fn enter(node: &Arc<Node>, order: &Order, place: u32) -> Option<Entry> {
     inner.all.insert(key.clone(), job);
     inner.shares.insert(key.clone(), order.nodes.clone());
     let ranks = order.nodes.get(place as usize).map_or(0, |s| s.ranks);
-    let cpus = match order.cpus.filter(|_| ranks > 0 && !order.pool) {
+    let gang = order.gang.as_ref().filter(|_| ranks > 0);
+    let cpus = match order.cpus.filter(|_| ranks > 0 && !order.pool && gang.is_none()) {
         Some(each) => inner.take(&affinity::allowed(0).unwrap_or_default(), ranks, each),
         None => Vec::new(),
     };
     drop(inner);
-    Some(Entry { node: node.clone(), key, cpus })
+    let mut entry = Entry { node: node.clone(), key, cpus, group: None, gang: None };
+    if let Some(gang) = gang {
+        let mine = gang.cpus.get(place as usize).map_or(&[][..], Vec::as_slice);
+        let seat = node.gangs.sit_down(node, gang.number, mine.len() as u32);
+        entry.gang = seat.is_ok().then_some(gang.number);
+        entry.group = Some(seat);
+        entry.cpus = crate::gang::cpus_of(node, mine, order.cpus.unwrap_or(1));
+    }
+    Some(entry)
 }
 
 #[cfg(test)]

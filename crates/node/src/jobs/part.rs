@@ -47,6 +47,8 @@ struct Below {
     user: Option<Identity>,
     /// See [`Work::along`].
     along: Option<ByteBuf>,
+    /// See [`Work::group`].
+    group: Option<ByteBuf>,
     at: usize,
     said: Said<Down>,
     hear: Sender<Heard>,
@@ -152,13 +154,16 @@ impl Driver {
             entry: Some(entry),
         };
         let all = driver.entry.as_ref().map_or_else(Vec::new, |entry| entry.cpus.clone());
+        let group = driver.entry.as_ref().and_then(|entry| entry.group.clone()?.ok());
+        let group = group.map(|list| ByteBuf::from(list.into_os_string().into_vec()));
         for (at, child) in children.into_iter().enumerate() {
             let (sender, queue) = unbounded_channel();
             driver.links.push(Some(sender));
             let silence = (child != Child::Launcher).then(|| Duration::from_millis(node.config.jobs.lost_after_ms));
             let said = Said { queue, beat: Down::Beat, silence, end: End::Says(Down::End) };
             let (node, order, cpus, user) = (node.clone(), order.clone(), all.clone(), user.clone());
-            let below = Below { node, order, place, cpus, user, along: None, at, said, hear: hear.clone() };
+            let group = group.clone();
+            let below = Below { node, order, place, cpus, user, along: None, group, at, said, hear: hear.clone() };
             match child {
                 Child::Launcher => driver.waits = Some(below),
                 Child::Place(place) => drop(tokio::spawn(below.member(place))),
@@ -169,6 +174,9 @@ impl Driver {
 
     /// The launcher begins when there is something to launch.
     fn begin(&mut self) {
+        if let Some(Err(why)) = self.entry.as_ref().and_then(|entry| entry.group.clone()) {
+            return self.refuse(format!("it can't take turns here: {why}"));
+        }
         match &mut self.goods {
             Some(goods) if !goods.is_here() && self.waits.is_some() => {
                 let news = goods.want();
@@ -385,9 +393,9 @@ impl Below {
         let work = match place == self.place {
             true => {
                 let (mark, user, cpus) = (self.node.jobs.mark.clone(), self.user.clone(), self.cpus.clone());
-                Work { place, order, mark, user, cpus, along: self.along.clone() }
+                Work { place, order, mark, user, cpus, along: self.along.clone(), group: self.group.clone() }
             }
-            false => Work { place, order, mark: String::new(), user: None, cpus: Vec::new(), along: None },
+            false => Work { place, order, mark: String::new(), user: None, cpus: Vec::new(), along: None, group: None },
         };
         encode(&work).map_err(io::Error::other)
     }

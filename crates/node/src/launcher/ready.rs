@@ -35,6 +35,8 @@ pub struct Ready {
     pub directory: CString,
     /// The CPUs of each rank of this node.
     pub cpus: Vec<Vec<u16>>,
+    /// See [`pando_launch::Work::group`].
+    pub group: Option<File>,
 }
 
 impl Ready {
@@ -43,7 +45,7 @@ impl Ready {
         order: &Order,
         user: Option<Identity>,
         (program, along): (Option<OwnedFd>, Option<ByteBuf>),
-        cpus: Vec<Vec<u16>>,
+        (cpus, group): (Vec<Vec<u16>>, Option<ByteBuf>),
         mark: String,
     ) -> Result<Ready, String> {
         let name = &order.user;
@@ -74,7 +76,12 @@ impl Ready {
         }
         let along = along.map(|dir| OsString::from_vec(dir.into_vec()));
         let user = (me == 0).then_some(user);
-        Ok(Ready { program: file, open: program, along, keep, mark, user, directory, cpus })
+        let enters = |list: ByteBuf| {
+            let list = PathBuf::from(OsString::from_vec(list.into_vec()));
+            File::options().write(true).open(&list).map_err(|e| format!("{}: {e}", list.display()))
+        };
+        let group = group.map(enters).transpose()?;
+        Ok(Ready { program: file, open: program, along, keep, mark, user, directory, cpus, group })
     }
 }
 

@@ -163,6 +163,7 @@ fn setup(order: &Order, ready: &Ready, cpus: Vec<u16>, keep: Vec<RawFd>) -> Setu
         directory: ready.directory.clone(),
         keep,
         terminal: false,
+        group: ready.group.as_ref().map(AsRawFd::as_raw_fd),
     }
 }
 

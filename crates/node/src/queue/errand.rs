@@ -77,6 +77,8 @@ pub enum Errand {
     Signal(Key, i32),
     /// The answer says whether it is known.
     Check(Key),
+    /// Something about gangs (a question of `gang/ask.rs` as JSON), of the node that orders. The answer is JSON.
+    Gang(#[serde(with = "serde_bytes")] Vec<u8>),
     /// All that are there of the sender's queue. The answer: [`Key`]s as JSON.
     Runs,
     /// It has begun.
@@ -167,6 +169,7 @@ async fn serve(node: &Arc<Node>, peer: &str, errand: Errand) -> Result<Vec<u8>, 
             of_its_own(&key)?;
             said(batch::is_known(node, &key)?)
         }
+        Errand::Gang(text) => crate::gang::answer(node, peer, &text),
         Errand::Runs => serde_json::to_vec(&batch::all(node, peer)).map_err(|e| e.to_string()),
         Errand::Began(key) => office::began(node, &key, peer).map(|()| Vec::new()),
         Errand::Ended(key, how, usage) => office::ended(node, &key, how, usage, peer).await.map(|()| Vec::new()),

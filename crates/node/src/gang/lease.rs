@@ -1,0 +1,151 @@
+//! The head of a gang has its place in the matrix as long as it runs; whoever orders next is told of it again.
+
+use super::ask::{Ask, Placed};
+use super::lock;
+use super::office::manager;
+use crate::daemon::Node;
+use crate::queue::errand::{Errand, send};
+use crate::views::Liveness;
+use pando_gang::{Gang, Place, Shape};
+use pando_launch::{Request, Share};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Whoever orders answers within this.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Those of this node's heads.
+#[derive(Default)]
+pub struct Leases {
+    all: BTreeMap<u64, Held>,
+    /// These have ended, and nobody knows it yet.
+    ended: BTreeSet<u64>,
+}
+
+#[derive(Clone)]
+struct Held {
+    gang: Gang,
+    places: Vec<Place>,
+    /// Who knows of it.
+    by: (String, u64),
+}
+
+/// A place in the matrix, given back when this is dropped.
+pub struct Lease {
+    node: Arc<Node>,
+    number: u64,
+    places: Vec<Place>,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let mut leases = lock(&self.node.gangs.leases);
+        leases.all.remove(&self.number);
+        leases.ended.insert(self.number);
+        drop(leases);
+        let node = self.node.clone();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { look(&node).await });
+        }
+    }
+}
+
+impl Lease {
+    /// What the user wants, with the nodes that the matrix has chosen.
+    pub fn placed(&self, request: &Request) -> Request {
+        let each = request.cpus.unwrap_or(1).max(1);
+        let slots = self.places.iter().map(|p| (p.node.clone(), (p.cpus.len() / usize::from(each)) as u32)).collect();
+        let (nodes, per_node, among, exclude) = (None, None, Vec::new(), Vec::new());
+        Request { slots, nodes, per_node, among, exclude, oversubscribe: false, ..request.clone() }
+    }
+
+    /// For the order: the CPUs of each of its places.
+    pub fn gang(&self, shares: &[Share], each: u16) -> pando_launch::Gang {
+        let of = |share: &Share| {
+            let place = self.places.iter().find(|p| p.node == share.node);
+            let cpus = place.map(|p| p.cpus.clone()).unwrap_or_default();
+            cpus.into_iter().take(share.ranks as usize * usize::from(each)).collect()
+        };
+        pando_launch::Gang { number: self.number, cpus: shares.iter().map(of).collect() }
+    }
+}
+
+fn shape(node: &Node, request: &Request, without: &[String]) -> Result<Shape, String> {
+    let cpus = request.cpus.unwrap_or(1).max(1);
+    let banned = |name: &String| request.exclude.contains(name) || without.contains(name);
+    if !request.slots.is_empty() {
+        let each = |(node, ranks): &(String, u32)| {
+            let cpus = u16::try_from(u64::from(*ranks) * u64::from(cpus));
+            cpus.map(|cpus| (node.clone(), cpus)).map_err(|_| format!("{ranks} ranks at node {node} are too many"))
+        };
+        return request.slots.iter().filter(|(n, _)| !banned(n)).map(each).collect::<Result<_, _>>().map(Shape::Fixed);
+    }
+    let by_nodes = || request.nodes.unwrap_or(1).saturating_mul(request.per_node.unwrap_or(1));
+    let ranks = request.ranks.unwrap_or_else(by_nodes);
+    let open = |n: &crate::views::Node| n.state == Liveness::Up && ["open", "full", ""].contains(&n.standing.as_str());
+    let taken = |name: &String| !banned(name) && (request.among.is_empty() || request.among.contains(name));
+    let all = node.cluster.nodes().into_iter().filter(open);
+    let among: Vec<String> = all.map(|n| n.name).filter(taken).collect();
+    if among.is_empty() {
+        return Err("no node is left that takes ranks: see `pando nodes`, --nodelist and --exclude".into());
+    }
+    // A user who says how many nodes wants so many, and not fewer.
+    let even = request.nodes.map(|nodes| ranks.div_ceil(nodes.max(1)));
+    let per_node = request.per_node.into_iter().chain(even).min();
+    Ok(Shape::Free { ranks, cpus, nodes: request.nodes, among, per_node })
+}
+
+/// A place for what the user wants, at none of `without`.
+pub async fn place(node: &Arc<Node>, request: &Request, without: &[String]) -> Result<Lease, String> {
+    if request.pool {
+        return Err("tasks of a pool do not take turns: leave --gang out".into());
+    }
+    let by = manager(node).ok_or("this node is not in the fabric yet, which gangs need: `pando fabric` says why")?;
+    let mut bytes = [0; 8];
+    pando_wire::token::random(&mut bytes);
+    let number = u64::from_le_bytes(bytes);
+    let gang = Gang { job: number, shape: shape(node, request, without)?, urgent: true, level: 0 };
+    // From here on it is given back, whatever comes: even an answer that was not heard may have given a place.
+    let mut lease = Lease { node: node.clone(), number, places: Vec::new() };
+    let placed = ask(node, &by.0, &Ask::Arrive(gang.clone())).await?;
+    let placed: Placed = serde_json::from_slice(&placed).map_err(|e| format!("node {}: {e}", by.0))?;
+    lease.places.clone_from(&placed.places);
+    lock(&node.gangs.leases).all.insert(number, Held { gang, places: placed.places, by });
+    Ok(lease)
+}
+
+async fn ask(node: &Arc<Node>, whom: &str, what: &Ask) -> Result<Vec<u8>, String> {
+    let text = serde_json::to_vec(what).map_err(|e| e.to_string())?;
+    match timeout(PATIENCE, send(node, whom, &Errand::Gang(text))).await {
+        Ok(answer) => answer.map_err(|failure| failure.why),
+        Err(_) => Err(format!("node {whom}, which orders, did not answer within {PATIENCE:?}: try again")),
+    }
+}
+
+/// Tells whoever orders what it does not know.
+pub async fn look(node: &Arc<Node>) {
+    let Some(by) = manager(node) else { return };
+    let (ended, strange) = {
+        let leases = lock(&node.gangs.leases);
+        let strange = leases.all.iter().filter(|(_, held)| held.by != by).map(|(n, held)| (*n, held.clone()));
+        (leases.ended.iter().copied().collect::<Vec<_>>(), strange.collect::<Vec<_>>())
+    };
+    for number in ended {
+        if ask(node, &by.0, &Ask::Ended(number)).await.is_ok() {
+            lock(&node.gangs.leases).ended.remove(&number);
+        }
+    }
+    for (number, held) in strange {
+        // It has its CPUs, whoever orders.
+        match ask(node, &by.0, &Ask::Adopt(held.gang, held.places)).await {
+            Ok(_) => {
+                if let Some(held) = lock(&node.gangs.leases).all.get_mut(&number) {
+                    held.by = by.clone();
+                }
+            }
+            Err(why) => tracing::info!("gangs: node {} does not know gang {number:x} yet: {why}", by.0),
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Gangs: jobs whose ranks have CPUs that others have, too, and run by turns, all of one job at once on all nodes. Who has which CPUs and whose
+//! turn it is decides the matrix (crates/gang) at the node that orders in the fabric ([`office`]); its table goes to everybody, and with each
+//! heartbeat of the strobe every node switches by itself ([`seats`]). The head of a job holds its place as long as it runs ([`lease`]).
+
+mod ask;
+mod lease;
+mod office;
+mod seats;
+
+pub use lease::{Lease, place};
+pub use office::{answer, quantum, show};
+pub use seats::{TABLE, cpus_of};
+
+use self::lease::Leases;
+use self::office::Office;
+use self::seats::Seats;
+use crate::daemon::Node;
+use pando_fabric::Beat;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::time::{MissedTickBehavior, interval};
+
+/// Between two looks who is there, and who orders.
+const EACH: Duration = Duration::from_millis(250);
+
+/// This node's part in all of it. Locks are taken in this order: office, fabric, seats.
+#[derive(Default)]
+pub struct Gangs {
+    /// As long as this node orders.
+    office: Mutex<Option<Office>>,
+    leases: Mutex<Leases>,
+    seats: Mutex<Seats>,
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Gangs {
+    /// A gang with ranks that have so many CPUs here begins: the list of processes of its control group, or why it can't take turns.
+    pub fn sit_down(&self, node: &Node, number: u64, cpus: u32) -> Result<PathBuf, String> {
+        let made = lock(&self.seats).sit_down(number, cpus);
+        made.inspect_err(|why| tracing::warn!("gangs: none can take turns at {}: {why}", node.name()))
+    }
+
+    /// It is over here.
+    pub fn stand_up(&self, number: u64) {
+        // What is dropped may wait for the kernel.
+        let seat = lock(&self.seats).stand_up(number);
+        drop(seat);
+    }
+
+    /// A table has come, from the node that orders.
+    pub fn table(&self, bytes: &[u8]) {
+        lock(&self.seats).table(bytes);
+    }
+
+    /// A beat of the strobe.
+    pub fn beat(&self, beat: &Beat) {
+        if beat.part == 0 {
+            lock(&self.seats).beat(beat.number);
+        }
+    }
+}
+
+/// Keeps office and leases until the daemon ends.
+pub async fn keep(node: Arc<Node>) {
+    let mut ticks = interval(EACH);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        office::look(&node);
+        lease::look(&node).await;
+    }
+}

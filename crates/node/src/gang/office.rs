@@ -1,0 +1,229 @@
+//! The node that orders keeps the matrix: who has which CPUs in which row. It is nobody's state but the heads': a new node that orders is told by
+//! them who has what.
+
+use super::ask::{Ask, Placed};
+use super::seats::Published;
+use super::{TABLE, lock};
+use crate::daemon::Node;
+use crate::fabric;
+use crate::moves::Refused;
+use crate::owner::Caller;
+use crate::queue::errand::{Errand, send};
+use crate::sys;
+use crate::views::{self, GangStatus, Liveness};
+use axum::Json;
+use axum::extract::State;
+use axum::extract::connect_info::ConnectInfo;
+use pando_gang::{Effect, Gang, Input, Matrix, Place, Table};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Gangs at a time: their table goes to all nodes with one transfer.
+const MOST: usize = 500;
+/// Bytes of an errand.
+const LONGEST: usize = 1 << 20;
+/// The fabric's variable that has the length of a turn, microseconds; 0: as the configuration has it.
+const QUANTUM: &str = "pando/gang_us";
+/// Shorter ones are all switching.
+const SHORTEST_US: u64 = 100;
+
+/// See above.
+pub struct Office {
+    /// Which life of this node it belongs to.
+    life: (u64, u64),
+    matrix: Matrix,
+    /// Of each gang.
+    heads: BTreeMap<u64, String>,
+    /// What the strobe's period was before somebody took turns, microseconds.
+    before: Option<i64>,
+}
+
+/// Who orders: its name, and what tells its lives apart.
+pub fn manager(node: &Node) -> Option<(String, u64)> {
+    fabric::manager(node)
+}
+
+/// Looks who is there.
+pub fn look(node: &Arc<Node>) {
+    let mut office = lock(&node.gangs.office);
+    let Some(life) = fabric::ordering(node) else {
+        *office = None;
+        return;
+    };
+    if office.as_ref().is_none_or(|o| o.life != life) {
+        let matrix = Matrix::new(node.config.gang.rules);
+        *office = Some(Office { life, matrix, heads: BTreeMap::new(), before: None });
+    }
+    if let Some(office) = office.as_mut() {
+        office.look(node);
+        office.set_pace(node);
+    }
+}
+
+/// CPUs that a node has for gangs.
+fn cpus(node: &views::Node) -> u16 {
+    (node.cpus.max(1.0) as u64).min(u64::from(u16::MAX)) as u16
+}
+
+impl Office {
+    fn look(&mut self, node: &Arc<Node>) {
+        let members = fabric::members(node);
+        let here = |n: &views::Node| n.state != Liveness::Down && members.contains(&n.name);
+        let all: BTreeMap<String, u16> =
+            node.cluster.nodes().into_iter().filter(here).map(|n| (n.name.clone(), cpus(&n))).collect();
+        let gone: Vec<String> = self.matrix.nodes().keys().filter(|n| !all.contains_key(*n)).cloned().collect();
+        let known = self.matrix.nodes().clone();
+        let mut inputs: Vec<Input> = gone.into_iter().map(Input::NodeGone).collect();
+        let new = all.into_iter().filter(|(name, cpus)| known.get(name) != Some(cpus));
+        inputs.extend(new.map(|(name, cpus)| Input::Node { name, cpus }));
+        // Whose head is gone is ended by its nodes.
+        let headless: Vec<u64> =
+            self.heads.iter().filter(|(_, head)| !members.contains(*head)).map(|(number, _)| *number).collect();
+        self.heads.retain(|number, _| !headless.contains(number));
+        inputs.extend(headless.into_iter().map(Input::Ended));
+        for input in inputs {
+            self.handle(node, input);
+        }
+    }
+
+    /// Tells the matrix, and all nodes what follows. Gives what it says of this job.
+    fn handle(&mut self, node: &Arc<Node>, input: Input) -> Option<Result<Placed, String>> {
+        let mut said = None;
+        for effect in self.matrix.handle(input) {
+            match effect {
+                Effect::Placed { row, places, .. } => said = Some(Ok(Placed { row, places })),
+                Effect::Refused { why, .. } => said = Some(Err(why)),
+                Effect::Table(table) => self.publish(node, table),
+                // Its nodes see that as soon, and its head ends it.
+                Effect::Lost { job, node } => tracing::info!("gangs: gang {job:x} has lost node {node}"),
+            }
+        }
+        said
+    }
+
+    fn publish(&mut self, node: &Arc<Node>, table: Table) {
+        let after = fabric::last_beat(node);
+        let bytes = match serde_json::to_vec(&Published { table, after }) {
+            Ok(bytes) => bytes,
+            Err(e) => return tracing::error!("gangs: a table that can't be sent: {e}"),
+        };
+        if let Err(why) = fabric::put_everywhere(node, TABLE, bytes) {
+            tracing::warn!("gangs: a table that could not be sent: {why}");
+        }
+        self.set_pace(node);
+    }
+
+    /// The strobe beats once for each turn while somebody takes turns, and as before when nobody does.
+    fn set_pace(&mut self, node: &Arc<Node>) {
+        let period = fabric::period(node);
+        let wanted = match self.matrix.table().rows > 1 {
+            true => {
+                self.before.get_or_insert(period);
+                quantum_us(node)
+            }
+            false => match self.before.take() {
+                Some(before) => before,
+                None => return,
+            },
+        };
+        if wanted != period {
+            fabric::set_period(node, wanted);
+        }
+    }
+
+    fn status(&self, node: &Node) -> GangStatus {
+        let table = self.matrix.table();
+        let line = |seen: pando_gang::Seen<'_>| views::GangJob {
+            number: seen.job,
+            head: self.heads.get(&seen.job).cloned().unwrap_or_default(),
+            rows: seen.rows.to_vec(),
+            nodes: seen.places.iter().map(|p| (p.node.clone(), p.cpus.clone())).collect(),
+        };
+        GangStatus {
+            manager: node.name(),
+            quantum_us: quantum_us(node) as u64,
+            rows: table.rows,
+            gangs: self.matrix.jobs().map(line).collect(),
+            cpus: self.matrix.nodes().clone(),
+        }
+    }
+}
+
+/// The length of a turn.
+fn quantum_us(node: &Node) -> i64 {
+    let told = fabric::variable(node, QUANTUM);
+    let configured = (node.config.gang.quantum_ms * 1000.0) as i64;
+    if told > 0 { told } else { configured }
+}
+
+/// What another node asks of this one.
+pub fn answer(node: &Arc<Node>, peer: &str, text: &[u8]) -> Result<Vec<u8>, String> {
+    if text.len() > LONGEST {
+        return Err("that is too much to ask of gangs".into());
+    }
+    let ask: Ask = serde_json::from_slice(text).map_err(|e| format!("about gangs, what makes no sense: {e}"))?;
+    let mut office = lock(&node.gangs.office);
+    let office = office.as_mut().ok_or_else(|| format!("node {} does not order in the fabric", node.name()))?;
+    let said = match ask {
+        Ask::Arrive(gang) => office.arrive(node, peer, gang, None).map(|p| serde_json::to_vec(&p))?,
+        Ask::Adopt(gang, places) => office.arrive(node, peer, gang, Some(places)).map(|p| serde_json::to_vec(&p))?,
+        Ask::Ended(number) => {
+            // Only its head can say that.
+            if office.heads.get(&number).is_some_and(|head| head == peer) {
+                office.heads.remove(&number);
+                office.handle(node, Input::Ended(number));
+            }
+            Ok(b"null".to_vec())
+        }
+        Ask::Show => serde_json::to_vec(&office.status(node)),
+    };
+    said.map_err(|e| e.to_string())
+}
+
+impl Office {
+    fn arrive(&mut self, node: &Arc<Node>, head: &str, gang: Gang, held: Option<Vec<Place>>) -> Result<Placed, String> {
+        let number = gang.job;
+        match self.heads.get(&number) {
+            Some(other) if other != head => return Err("another gang has that number".into()),
+            None if self.heads.len() >= MOST => return Err(format!("there are {MOST} gangs, and no more can be")),
+            _ => {}
+        }
+        // Who has just come may not have been seen yet.
+        self.look(node);
+        self.heads.insert(number, head.to_owned());
+        let input = match held {
+            Some(places) => Input::Adopt(gang, places),
+            None => Input::Arrive(gang),
+        };
+        let said = self.handle(node, input).unwrap_or_else(|| Err("the matrix says nothing".into()));
+        if said.is_err() {
+            self.heads.remove(&number);
+        }
+        said
+    }
+}
+
+/// `GET /v1/gangs`.
+pub async fn show(State(node): State<Arc<Node>>) -> Result<Json<GangStatus>, Refused> {
+    let (manager, _) = manager(&node).ok_or_else(|| Refused::Conflict("this node is not in the fabric yet".into()))?;
+    let text = serde_json::to_vec(&Ask::Show).map_err(|e| Refused::Conflict(e.to_string()))?;
+    let answer = send(&node, &manager, &Errand::Gang(text)).await.map_err(|f| Refused::Conflict(f.why))?;
+    serde_json::from_slice(&answer).map(Json).map_err(|e| Refused::Conflict(format!("node {manager}: {e}")))
+}
+
+/// `POST /v1/gangs`: another length of turns.
+pub async fn quantum(
+    State(node): State<Arc<Node>>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    Json(wish): Json<views::GangQuantum>,
+) -> Result<Json<()>, Refused> {
+    if caller.uid != 0 && caller.uid != sys::effective_uid() {
+        return Err(Refused::Forbidden("only root and the node's own user may set how long turns are".into()));
+    }
+    if wish.quantum_us != 0 && !(SHORTEST_US..=3_600_000_000).contains(&wish.quantum_us) {
+        return Err(Refused::Conflict(format!("a turn is {SHORTEST_US} µs at least, and an hour at most")));
+    }
+    fabric::set_variable(&node, QUANTUM, wish.quantum_us as i64).await?;
+    // Who orders sees it at its next look.
+    Ok(Json(()))
+}

@@ -1,0 +1,148 @@
+//! The gangs of this node: each has a control group, which runs while it is its turn and else only where nobody else wants to.
+
+use crate::daemon::Node;
+use pando_gang::Table;
+use pando_kernel::affinity;
+use pando_kernel::turns::Turns;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// The fabric's region of the table, and its event.
+pub const TABLE: &str = "pando/gangs";
+
+/// What the node that orders sends to all.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Published {
+    /// The table.
+    pub table: Table,
+    /// The number of the last beat that was sent before: with the next one the table's first row has its turn.
+    pub after: u64,
+}
+
+#[derive(Default)]
+pub struct Seats {
+    all: BTreeMap<u64, Seat>,
+    table: Table,
+    /// It counts from the beat after this one.
+    after: u64,
+    /// The one that comes with the next beat.
+    next: Option<Published>,
+    /// The last beat's number.
+    beat: u64,
+}
+
+struct Seat {
+    turns: Turns,
+    runs: bool,
+}
+
+impl Seats {
+    /// See [`super::Gangs::sit_down`].
+    pub fn sit_down(&mut self, number: u64, cpus: u32) -> Result<PathBuf, String> {
+        if self.all.contains_key(&number) {
+            return Err("another gang has its number".into());
+        }
+        let turns = Turns::make(number, cpus).map_err(|e| e.to_string())?;
+        let entrance = turns.entrance();
+        self.all.insert(number, Seat { turns, runs: true });
+        self.switch();
+        Ok(entrance)
+    }
+
+    pub fn stand_up(&mut self, number: u64) -> Option<impl Sized + use<>> {
+        self.all.remove(&number).map(|seat| seat.turns)
+    }
+
+    pub fn table(&mut self, bytes: &[u8]) {
+        let published: Published = match serde_json::from_slice(bytes) {
+            Ok(published) => published,
+            Err(e) => return tracing::warn!("gangs: a table that makes no sense: {e}"),
+        };
+        if let Err(why) = published.table.check() {
+            return tracing::warn!("gangs: a table that makes no sense: {why}");
+        }
+        // Where nobody takes turns there may be no beats; nor is there anybody to be in step with.
+        let at_once = published.table.rows <= 1;
+        self.next = Some(published);
+        if at_once {
+            self.take_next();
+        }
+    }
+
+    fn take_next(&mut self) {
+        if let Some(Published { table, after }) = self.next.take() {
+            (self.table, self.after) = (table, after);
+            self.switch();
+        }
+    }
+
+    /// All nodes have the same beats, so all of them switch to the same row.
+    pub fn beat(&mut self, number: u64) {
+        self.beat = number;
+        match self.next {
+            Some(_) => self.take_next(),
+            None if self.table.rows > 1 => self.switch(),
+            None => {}
+        }
+    }
+
+    /// Those whose turn is over first: nobody is to be in the way of those who are next.
+    fn switch(&mut self) {
+        // Another one who orders counts from 1 again, until it sends its own table.
+        let slot = self.beat.saturating_sub(self.after.saturating_add(1));
+        for runs in [false, true] {
+            for (number, seat) in &mut self.all {
+                if seat.runs == runs || self.table.runs(*number, slot) != runs {
+                    continue;
+                }
+                match seat.turns.run(runs) {
+                    Ok(()) => seat.runs = runs,
+                    Err(e) => tracing::warn!("gangs: gang {number:x} can't be switched: {e}"),
+                }
+            }
+        }
+    }
+}
+
+/// The CPUs of each rank, by the machine's numbers. What the matrix calls 0 is the first CPU that this node gives to gangs.
+pub fn cpus_of(node: &Node, mine: &[u16], each: u16) -> Vec<Vec<u16>> {
+    let allowed: Vec<u16> = match node.config.gang.cpus.is_empty() {
+        true => affinity::allowed(0).unwrap_or_default().into_iter().filter_map(|c| u16::try_from(c).ok()).collect(),
+        false => node.config.gang.cpus.clone(),
+    };
+    if allowed.is_empty() || each == 0 {
+        return Vec::new();
+    }
+    // A node may say that it has more than it may use: it is not refused for that.
+    let real = |cpu: &u16| allowed[usize::from(*cpu) % allowed.len()];
+    mine.chunks(each.into()).map(|rank| rank.iter().map(real).collect()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn published(after: u64, first: u16) -> Vec<u8> {
+        let jobs = [(1, vec![0]), (2, vec![1])].into();
+        serde_json::to_vec(&Published { table: Table { version: 1, rows: 2, jobs, first }, after }).unwrap()
+    }
+
+    #[test]
+    fn a_table_counts_from_the_beat_after_it_and_is_the_same_everywhere() {
+        let row = |seats: &Seats| seats.table.row(seats.beat.saturating_sub(seats.after + 1));
+        let (mut one, mut other) = (Seats::default(), Seats::default());
+        one.table(&published(7, 1));
+        other.table(&published(7, 1));
+        // One of them has not heard beat 8.
+        one.beat(8);
+        assert_eq!(row(&one), 1);
+        (one.beat(9), other.beat(9));
+        assert_eq!((row(&one), row(&other)), (0, 0));
+        (one.beat(10), other.beat(10));
+        assert_eq!((row(&one), row(&other)), (1, 1));
+        one.table(b"{\"table\":{\"version\":1,\"rows\":9999,\"jobs\":{},\"first\":0},\"after\":0}");
+        one.beat(11);
+        assert_eq!(row(&one), 0, "what makes no sense is not taken");
+    }
+}
