@@ -4,17 +4,21 @@ use super::ask::{Ask, Placed};
 use super::lock;
 use super::office::manager;
 use crate::daemon::Node;
+use crate::fabric;
 use crate::queue::errand::{Errand, send};
 use crate::views::Liveness;
 use pando_gang::{Gang, Place, Shape};
 use pando_launch::{Request, Share};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::timeout;
+use std::time::{Duration, Instant};
+use tokio::time::{sleep, timeout};
 
 /// Whoever orders answers within this.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// A node that is up is in the fabric within this, or it is not waited for.
+const COMES_WITHIN: Duration = Duration::from_secs(5);
+const AGAIN: Duration = Duration::from_millis(20);
 
 /// Those of this node's heads.
 #[derive(Default)]
@@ -97,12 +101,31 @@ fn shape(node: &Node, request: &Request, without: &[String]) -> Result<Shape, St
     Ok(Shape::Free { ranks, cpus, nodes: request.nodes, among, per_node })
 }
 
+/// Who orders, when all nodes that are up have come into the fabric: those that have just begun are there in a moment.
+async fn orders(node: &Arc<Node>) -> Result<(String, u64), String> {
+    let up = || node.cluster.nodes().into_iter().filter(|n| n.state == Liveness::Up).map(|n| n.name);
+    let begun = Instant::now();
+    loop {
+        let found = manager(node).filter(|_| {
+            let members = fabric::members(node);
+            up().all(|name| members.contains(&name))
+        });
+        match found.or_else(|| manager(node).filter(|_| begun.elapsed() > COMES_WITHIN)) {
+            Some(by) => return Ok(by),
+            None if begun.elapsed() > COMES_WITHIN => {
+                return Err("this node is not in the fabric, which gangs need: `pando fabric` says why".into());
+            }
+            None => sleep(AGAIN).await,
+        }
+    }
+}
+
 /// A place for what the user wants, at none of `without`.
 pub async fn place(node: &Arc<Node>, request: &Request, without: &[String]) -> Result<Lease, String> {
     if request.pool {
         return Err("tasks of a pool do not take turns: leave --gang out".into());
     }
-    let by = manager(node).ok_or("this node is not in the fabric yet, which gangs need: `pando fabric` says why")?;
+    let by = orders(node).await?;
     let mut bytes = [0; 8];
     pando_wire::token::random(&mut bytes);
     let number = u64::from_le_bytes(bytes);

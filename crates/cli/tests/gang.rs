@@ -1,0 +1,147 @@
+//! Gangs on real daemons: all ranks of a job run by turns at once, on all nodes; a place is given back by whoever ends, and kept whoever orders.
+
+mod lab;
+
+use lab::{Daemon, Lab, ok};
+use pando_node::views::{FabricStatus, GangStatus};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// Turns so long that a busy machine can be looked at within one.
+const TURNS: &str = "[jobs]\nroot = true\n[gang]\nquantum_ms = 400.0\ncpus = [0]\n[load]\ncpus = 1.0\n";
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    lab::until(what, || done().then_some(()))
+}
+
+/// A job that is ended with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+fn gang(node: &Daemon, words: &[&str]) -> Running {
+    let words = [&["run", "--gang"], words].concat();
+    Running(node.cli(&words).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
+}
+
+fn status(node: &Daemon) -> GangStatus {
+    serde_json::from_str(&ok(&mut node.cli(&["gang", "--json"]))).unwrap()
+}
+
+/// The control groups of a node's gangs, by gang, with whether each runs.
+fn groups(node: &Daemon) -> BTreeMap<String, bool> {
+    let mut found = BTreeMap::new();
+    let prefix = format!("pando-gang-{}-", node.pid());
+    let own = own_group();
+    for entry in fs::read_dir(own).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if let Some(number) = name.strip_prefix(&prefix) {
+            let runs = fs::read_to_string(entry.path().join("cpu.idle")).unwrap_or_default().trim() == "0";
+            found.insert(number.to_owned(), runs);
+        }
+    }
+    found
+}
+
+/// The directory of the control group in which this process and the daemons are, of version 1.
+fn own_group() -> PathBuf {
+    let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let own = text.lines().filter_map(|l| l.split_once(':')?.1.split_once(':'));
+    let own = own.filter(|(names, _)| names.split(',').any(|n| n == "cpu")).map(|(_, path)| path.to_owned()).next();
+    Path::new("/sys/fs/cgroup/cpu").join(own.unwrap_or_default().trim_start_matches('/'))
+}
+
+/// Why gangs can't be tried here.
+fn missing() -> Option<String> {
+    let can = fs::OpenOptions::new().write(true).open(own_group().join("cgroup.procs")).is_ok();
+    let switched = own_group().join("cpu.shares").exists() || own_group().join("cpu.idle").exists();
+    (!can || !switched).then(|| "there is no cpu controller of version 1 to look at".into())
+}
+
+/// What runs at both nodes in one moment: looked at twice, for a switch may come in between.
+fn turn(nodes: &[&Daemon]) -> Option<BTreeSet<Vec<(String, bool)>>> {
+    let look = || nodes.iter().map(|n| groups(n).into_iter().collect::<Vec<_>>()).collect::<Vec<_>>();
+    let (one, two) = (look(), look());
+    (one == two).then(|| one.into_iter().collect())
+}
+
+#[test]
+fn all_ranks_of_a_gang_have_their_turns_together() {
+    if let Some(why) = missing() {
+        return eprintln!("SKIPPED all_ranks_of_a_gang_have_their_turns_together: {why}");
+    }
+    let lab = Lab::new(2, TURNS);
+    lab.settled();
+    let (n1, n2) = (&lab.nodes[0], &lab.nodes[1]);
+    let spin = ["-n", "2", "sh", "-c", "while :; do :; done"];
+    let mut jobs = vec![gang(n1, &spin)];
+    until("the first has its place", || status(n1).gangs.len() == 1);
+    assert_eq!(status(n2).rows, 1, "alone it needs no turns");
+    until("both ranks run", || groups(n1).len() == 1 && groups(n2).len() == 1);
+    assert!(groups(n1).values().chain(groups(n2).values()).all(|runs| *runs), "nobody else is there");
+    jobs.push(gang(n2, &spin));
+    until("both take turns", || status(n1).rows == 2 && groups(n1).len() == 2 && groups(n2).len() == 2);
+    // From the next beat on.
+    until("the first turn", || [n1, n2].iter().all(|n| groups(n).values().filter(|runs| **runs).count() == 1));
+    // All of one gang, and never both: in many looks each has had its turn, and both nodes agree.
+    let (mut seen, mut looks) = (BTreeSet::new(), 0);
+    until("many turns", || {
+        if let Some(all) = turn(&[n1, n2]) {
+            assert_eq!(all.len(), 1, "the nodes are in different rows: {all:?}");
+            let now: Vec<String> = all.into_iter().flatten().filter(|(_, runs)| *runs).map(|(n, _)| n).collect();
+            assert_eq!(now.len(), 1, "one gang at a time: {now:?}");
+            seen.extend(now);
+            looks += 1;
+        }
+        looks > 50 && seen.len() == 2
+    });
+    // Whoever is no gang runs besides.
+    assert_eq!(ok(&mut n1.cli(&["run", "-n", "1", "echo", "here"])), "here\n");
+    // No room for a rank of two CPUs on nodes that have one.
+    let no = n1.cli(&["run", "--gang", "-n", "2", "-c", "2", "true"]).output().unwrap();
+    assert!(!no.status.success() && String::from_utf8_lossy(&no.stderr).contains("CPU"), "{no:?}");
+    // The end of one: the other has all turns, its command is killed with -9.
+    jobs.remove(0);
+    until("one is left", || status(n2).gangs.len() == 1 && groups(n1).len() == 1 && groups(n2).len() == 1);
+    until("it runs all the time", || groups(n1).values().chain(groups(n2).values()).all(|runs| *runs));
+    jobs.clear();
+    until("nobody is left", || status(n1).gangs.is_empty() && groups(n1).is_empty() && groups(n2).is_empty());
+    let fabric = || serde_json::from_str::<FabricStatus>(&ok(&mut n1.cli(&["fabric", "--json"]))).unwrap();
+    until("the strobe is as it was", || fabric().strobe.period_us == 1_000_000);
+}
+
+#[test]
+fn a_gang_keeps_its_place_when_another_node_orders() {
+    if let Some(why) = missing() {
+        return eprintln!("SKIPPED a_gang_keeps_its_place_when_another_node_orders: {why}");
+    }
+    let mut lab = Lab::new(3, TURNS);
+    lab.settled();
+    let manager = status(&lab.nodes[0]).manager;
+    let at = lab.nodes.iter().position(|n| n.name == manager).unwrap();
+    let others: Vec<usize> = (0..3).filter(|i| *i != at).collect();
+    let names: Vec<String> = others.iter().map(|i| lab.nodes[*i].name.clone()).collect();
+    let head = &lab.nodes[others[0]];
+    let list = names.join(",");
+    let spin = ["--nodelist", list.as_str(), "-n", "2", "sh", "-c", "while :; do :; done"];
+    let first = gang(head, &spin);
+    until("it has its place", || status(head).gangs.len() == 1);
+    let before = status(head);
+    lab.nodes[at].kill();
+    let head = &lab.nodes[others[0]];
+    let told = || Command::output(&mut head.cli(&["gang", "--json"])).ok().filter(|o| o.status.success());
+    let now = || told().and_then(|o| serde_json::from_slice::<GangStatus>(&o.stdout).ok());
+    until("another one orders and knows it", || now().is_some_and(|s| s.manager != manager && s.gangs.len() == 1));
+    assert_eq!(status(head).gangs[0].nodes, before.gangs[0].nodes);
+    let second = gang(&lab.nodes[others[1]], &spin);
+    until("the next one takes turns with it", || now().is_some_and(|s| s.rows == 2 && s.gangs.len() == 2));
+    drop((first, second));
+    until("nobody is left", || now().is_some_and(|s| s.gangs.is_empty()));
+}
