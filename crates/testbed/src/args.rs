@@ -1,6 +1,6 @@
 //! The command lines of `pando testbed`, `pando demo` and `pando bench`.
 
-use crate::bench::{Bench, Wanted, balance, fabric, launch};
+use crate::bench::{Bench, Wanted, balance, fabric, gang, launch};
 use crate::error::{Error, Result};
 use crate::place::{DEFAULT_NAME, ENV_NAME, Shape, check_name};
 use std::ffi::OsString;
@@ -247,13 +247,16 @@ pub fn bench(args: Vec<OsString>) -> Result<Option<Bench>> {
     if words.words.iter().any(|w| w == "launch") {
         return of_launch(words).map(|wanted| Some(Bench::Launch(wanted)));
     }
+    if words.words.iter().any(|w| w == "gang") {
+        return of_gang(words).map(|wanted| Some(Bench::Gang(wanted)));
+    }
     let json = words.flag("--json");
     let file = words.value("--file")?.map_or(Ok(1 << 30), |text| size(&text))?;
     let only_files = match words.word("what to measure")?.as_str() {
         "move" => false,
         "files" => true,
         other => {
-            let all = "`move`, `files`, `balance`, `fabric` and `launch` are";
+            let all = "`move`, `files`, `balance`, `fabric`, `launch` and `gang` are";
             return Err(Error::Usage(format!("`{other}` is not a benchmark that exists; {all}")));
         }
     };
@@ -271,6 +274,14 @@ fn of_fabric(mut words: Words) -> Result<fabric::Wanted> {
         true => Err(Error::Usage("a fabric of less than two nodes has nothing to send".into())),
         false => Ok(fabric::Wanted { json, sizes }),
     }
+}
+
+/// Parses what is said of `pando bench gang`.
+fn of_gang(mut words: Words) -> Result<gang::Wanted> {
+    let (json, short) = (words.flag("--json"), words.flag("--short"));
+    words.word("what to measure")?;
+    words.end()?;
+    Ok(gang::Wanted { json, short })
 }
 
 /// Parses what is said of `pando bench launch`.

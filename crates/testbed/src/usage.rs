@@ -31,6 +31,7 @@ pub const BENCH: &str = "\
   pando bench files [--json] [--file SIZE]  only what has to do with files
   pando bench fabric [--json] [--nodes N,...]  Compare-And-Write, transfers and the strobe, of 2, 16 and 64 nodes
   pando bench launch [--json] [--short] [--nodes N,...]  how fast parallel jobs start, on 1, 16 and 64 nodes
+  pando bench gang [--json] [--short]     what it costs that two jobs share CPUs by turns of 0.3 ms to 8 s
   pando bench balance [--json] [--short] [--experiment N,...] [--nodes N] [--seed S] [--seeds N]
                       [--seconds S] [--set KEY=NUMBER]
 move and files measure on a testbed of two nodes that is made and taken away, beside the limits of this machine.

@@ -1,7 +1,7 @@
 //! `pando bench launch`: how fast parallel jobs start and end, as who starts them sees it, beside other launchers that are installed, all in one
 //! run on one testbed.
 
-mod command;
+pub(super) mod command;
 mod fit;
 mod hydra;
 mod load;
