@@ -222,6 +222,11 @@ fn rows_that_are_too_many_go_as_their_jobs_end() {
     assert!(!refused(&mut m, free(4, 1)).0);
     m.handle(Input::Ended(3));
     placed(&mut m, free(4, 1));
+    // Nobody else is put into one of them.
+    let mut m = matrix(3, &[("a", 2)]);
+    (1..=3).for_each(|job| _ = placed(&mut m, free(job, if job == 3 { 1 } else { 2 })));
+    m.handle(Input::Rules(Rules { rows: 2, ..m.rules() }));
+    assert!(!refused(&mut m, free(4, 1)).0);
 }
 
 #[test]
