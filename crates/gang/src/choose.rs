@@ -79,7 +79,7 @@ impl Matrix {
                 let free = &self.layout.all;
                 let room = Room { layout: &self.layout, free, load: &load, packing: self.rules.packing };
                 if room.fit(shape).is_none() {
-                    return Err(format!("{} do not fit into {}", words(shape), self.size(among)));
+                    return Err(format!("there is no room for {} in {}", words(shape), self.size(among)));
                 }
             }
         }
@@ -99,7 +99,7 @@ impl Matrix {
                 format!("it asks for {}{more}, where {rows}: it waits until one of them ends", some.join(", "))
             }
             Shape::Free { .. } => {
-                format!("{} find no room now: {rows} in the way, and one of them has to end", words(shape))
+                format!("there is no room now for {}: {rows} in the way, and one of them has to end", words(shape))
             }
         }
     }

@@ -59,7 +59,7 @@ fn a_row_is_filled_before_the_next_is_begun() {
     assert_eq!((ever, m.utilisation()), (false, 1.0));
     assert_eq!(
         why,
-        "1 rank of 1 CPU find no room now: in each of the 2 rows other jobs are in the way, and one of them has to end"
+        "there is no room now for 1 rank of 1 CPU: in each of the 2 rows other jobs are in the way, and one of them has to end"
     );
     m.handle(Input::Ended(2));
     assert_eq!(placed(&mut m, free(5, 1)), (0, vec![at("b", &[3])]));
@@ -77,10 +77,13 @@ fn what_never_fits_is_told_so() {
     assert_eq!(why(&mut m, fixed(1, &[("c", 1)])), "c, which it asks for, is not here");
     assert_eq!(why(&mut m, fixed(1, &[("a", 0)])), "it asks for no CPU of a");
     assert_eq!(why(&mut m, fixed(1, &[])), "it asks for no CPU");
-    assert_eq!(why(&mut m, free(1, 7)), "7 ranks of 1 CPU do not fit into 2 nodes with 6 CPUs, 4 at most at one");
+    assert_eq!(
+        why(&mut m, free(1, 7)),
+        "there is no room for 7 ranks of 1 CPU in 2 nodes with 6 CPUs, 4 at most at one"
+    );
     let shape = Shape::Free { ranks: 3, cpus: 2, nodes: Some(1), among: Vec::new(), per_node: Some(2) };
     let gang = Gang { job: 1, shape, urgent: false, level: 0 };
-    let text = "3 ranks of 2 CPUs, at most 2 at a node, on at most 1 node do not fit into 2 nodes with 6 CPUs, 4 at most at one";
+    let text = "there is no room for 3 ranks of 2 CPUs, at most 2 at a node, on at most 1 node in 2 nodes with 6 CPUs, 4 at most at one";
     assert_eq!(why(&mut m, gang), text);
     let shape = Shape::Free { ranks: 1, cpus: 1, nodes: None, among: vec!["x".into()], per_node: None };
     let gang = Gang { job: 1, shape, urgent: false, level: 0 };
@@ -222,6 +225,13 @@ fn rows_that_are_too_many_go_as_their_jobs_end() {
     assert!(!refused(&mut m, free(4, 1)).0);
     m.handle(Input::Ended(3));
     placed(&mut m, free(4, 1));
+    // Nobody else is put into one of them.
+    let mut m = matrix(3, &[("a", 2)]);
+    (1..=3).for_each(|job| _ = placed(&mut m, free(job, if job == 3 { 1 } else { 2 })));
+    m.handle(Input::Rules(Rules { rows: 2, ..m.rules() }));
+    let why = "it asks for 2 CPUs of a, where in each of the 2 rows other jobs are: it waits until one of them ends";
+    assert_eq!(refused(&mut m, fixed(4, &[("a", 2)])), (false, why.to_owned()));
+    assert!(!refused(&mut m, free(4, 1)).0);
 }
 
 #[test]
