@@ -6,11 +6,13 @@ use lab::{Daemon, Lab, ok};
 use pando_node::views::{FabricStatus, GangStatus};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// Turns so long that a busy machine can be looked at within one.
-const TURNS: &str = "[jobs]\nroot = true\n[gang]\nquantum_ms = 400.0\ncpus = [0]\n[load]\ncpus = 1.0\n";
+const TURNS: &str = "[jobs]\nroot = true\n[gang]\nquantum_ms = 400.0\ncpus = [0]\n[gang.rules]\nrows = 2\n\
+                     [load]\ncpus = 1.0\n[queue]\nturns = 2\n";
 
 fn until(what: &str, mut done: impl FnMut() -> bool) {
     lab::until(what, || done().then_some(()))
@@ -107,8 +109,16 @@ fn all_ranks_of_a_gang_have_their_turns_together() {
     // No room for a rank of two CPUs on nodes that have one.
     let no = n1.cli(&["run", "--gang", "-n", "2", "-c", "2", "true"]).output().unwrap();
     assert!(!no.status.success() && String::from_utf8_lossy(&no.stderr).contains("CPU"), "{no:?}");
-    // The end of one: the other has all turns, its command is killed with -9.
+    // Nor in a third row, of two: it waits, and begins when there is room.
+    let mut third = n2.cli(&["run", "--gang", "-n", "2", "echo", "there"]);
+    let mut third = third.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(third.stderr.take().unwrap()).lines();
+    assert!(said.next().unwrap().unwrap().contains("waiting: "));
+    assert_eq!(status(n1).gangs.len(), 2);
+    // The end of one, whose command is killed with -9.
     jobs.remove(0);
+    let third = third.wait_with_output().unwrap();
+    assert_eq!((third.status.code(), String::from_utf8_lossy(&third.stdout)), (Some(0), "there\nthere\n".into()));
     until("one is left", || status(n2).gangs.len() == 1 && groups(n1).len() == 1 && groups(n2).len() == 1);
     until("it runs all the time", || groups(n1).values().chain(groups(n2).values()).all(|runs| *runs));
     jobs.clear();
@@ -144,4 +154,35 @@ fn a_gang_keeps_its_place_when_another_node_orders() {
     until("the next one takes turns with it", || now().is_some_and(|s| s.rows == 2 && s.gangs.len() == 2));
     drop((first, second));
     until("nobody is left", || now().is_some_and(|s| s.gangs.is_empty()));
+}
+
+#[test]
+fn batch_jobs_that_share_cpus_take_turns() {
+    if let Some(why) = missing() {
+        return eprintln!("SKIPPED batch_jobs_that_share_cpus_take_turns: {why}");
+    }
+    let lab = Lab::new(2, TURNS);
+    lab.settled();
+    let (n1, dir) = (&lab.nodes[0], lab.dir.join("batch"));
+    fs::create_dir(&dir).unwrap();
+    // Each takes both nodes, and waits in its step until the other is there.
+    let script = "#!/bin/sh\n#SBATCH -N 2 -n 2\ntouch here.$1\npando run -n 2 sh -c \
+                  \"until [ -e here.1 ] && [ -e here.2 ]; do :; done; echo rank \\$PANDO_RANK\"\n";
+    fs::write(dir.join("job.sh"), script).unwrap();
+    let path = PathBuf::from(env!("CARGO_BIN_EXE_pando"));
+    let path = format!("{}:/usr/bin:/bin", path.parent().unwrap().display());
+    let pando = |words: &[&str]| {
+        let mut command = n1.cli(words);
+        command.current_dir(&dir).env("PATH", &path);
+        command
+    };
+    let ids = ["1", "2"].map(|n| ok(&mut pando(&["submit", "--parsable", "job.sh", n])).trim().to_owned());
+    until("their steps take turns", || status(n1).gangs.len() == 2);
+    for id in ids {
+        ok(&mut pando(&["wait", &id]));
+        let said = fs::read_to_string(dir.join(format!("slurm-{id}.out")));
+        let said = said.or_else(|_| fs::read_to_string(dir.join(format!("pando-{id}.out")))).unwrap();
+        assert_eq!(said.lines().collect::<BTreeSet<_>>(), BTreeSet::from(["rank 0", "rank 1"]), "{said}");
+    }
+    assert!(status(n1).gangs.is_empty());
 }

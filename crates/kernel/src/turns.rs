@@ -27,7 +27,8 @@ impl Turns {
     ///
     /// `Unsupported` where there is no `cpu` controller in which this process may make groups.
     pub fn make(number: u64, cpus: u32) -> io::Result<Turns> {
-        let no = || io::Error::new(io::ErrorKind::Unsupported, "control groups with the cpu controller can't be made here");
+        let no =
+            || io::Error::new(io::ErrorKind::Unsupported, "control groups with the cpu controller can't be made here");
         let (own, v1) = Hierarchies::read().directory("cpu").ok_or_else(no)?;
         let parent = if v1 { own } else { crate::cgroup::delegated(&own).ok_or_else(no)? };
         sweep(&parent);

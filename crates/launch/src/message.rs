@@ -274,6 +274,8 @@ pub enum Ask {
 pub enum Tell {
     /// It can't be done.
     No(String),
+    /// It waits for something, and begins when that is there.
+    Waits(String),
     /// All ranks begin.
     Begun {
         /// The job's number.

@@ -404,6 +404,7 @@ impl Map {
 
     fn tell(&mut self, tell: Tell) -> bool {
         match tell {
+            Tell::Waits(why) => self.progress.say(&format!("waiting: {why}")),
             Tell::No(why) => {
                 self.progress.say(&format!("{why}; nothing was started"));
                 self.status = NOT_STARTED;

@@ -191,12 +191,17 @@ fn request(options: &RunOptions) -> Result<(Request, Sources), String> {
         grace_ms: p.grace.unwrap_or(GRACE_S).saturating_mul(1000),
         hold: p.hold,
         pool: false,
-        gang: p.gang,
+        gang: p.gang || takes_turns(p),
         mpi: program::mpi(p.mpi.unwrap_or_default(), &options.command[0], &directory),
         files: sources.files(),
         needs: sources.needs.clone(),
     };
     Ok((request, sources))
+}
+
+/// Is that said for all jobs here? A batch job of a queue whose jobs share CPUs says it for its steps.
+fn takes_turns(p: &crate::args::ParallelOptions) -> bool {
+    std::env::var_os("PANDO_GANG").is_some_and(|yes| yes == "1") && !p.oversubscribe
 }
 
 /// A job's name has its limits, a program's has others.
@@ -305,6 +310,7 @@ impl Job {
                 // The head says so when nothing is left; where there was nothing it hangs up.
                 return self.nodes.is_empty() && !self.begun;
             }
+            Tell::Waits(why) => self.printer.say(&format!("waiting: {why}")),
             Tell::Begun { job, nodes } => {
                 (self.begun, self.nodes) = (true, nodes);
                 self.printer.begin(job, &self.nodes);

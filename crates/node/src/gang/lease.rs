@@ -1,6 +1,6 @@
 //! The head of a gang has its place in the matrix as long as it runs; whoever orders next is told of it again.
 
-use super::ask::{Ask, Placed};
+use super::ask::{Ask, Came};
 use super::lock;
 use super::office::manager;
 use crate::daemon::Node;
@@ -120,8 +120,8 @@ async fn orders(node: &Arc<Node>) -> Result<(String, u64), String> {
     }
 }
 
-/// A place for what the user wants, at none of `without`.
-pub async fn place(node: &Arc<Node>, request: &Request, without: &[String]) -> Result<Lease, String> {
+/// A place for what the user wants, at none of `without`; or why there is none just now.
+pub async fn place(node: &Arc<Node>, request: &Request, without: &[String]) -> Result<Result<Lease, String>, String> {
     if request.pool {
         return Err("tasks of a pool do not take turns: leave --gang out".into());
     }
@@ -133,10 +133,13 @@ pub async fn place(node: &Arc<Node>, request: &Request, without: &[String]) -> R
     // From here on it is given back, whatever comes: even an answer that was not heard may have given a place.
     let mut lease = Lease { node: node.clone(), number, places: Vec::new() };
     let placed = ask(node, &by.0, &Ask::Arrive(gang.clone())).await?;
-    let placed: Placed = serde_json::from_slice(&placed).map_err(|e| format!("node {}: {e}", by.0))?;
+    let placed = match serde_json::from_slice(&placed).map_err(|e| format!("node {}: {e}", by.0))? {
+        Came::Placed(placed) => placed,
+        Came::Full(why) => return Ok(Err(why)),
+    };
     lease.places.clone_from(&placed.places);
     lock(&node.gangs.leases).all.insert(number, Held { gang, places: placed.places, by });
-    Ok(lease)
+    Ok(Ok(lease))
 }
 
 async fn ask(node: &Arc<Node>, whom: &str, what: &Ask) -> Result<Vec<u8>, String> {

@@ -1,7 +1,7 @@
 //! The node that orders keeps the matrix: who has which CPUs in which row. It is nobody's state but the heads': a new node that orders is told by
 //! them who has what.
 
-use super::ask::{Ask, Placed};
+use super::ask::{Ask, Came, Placed};
 use super::seats::Published;
 use super::{TABLE, lock};
 use crate::daemon::Node;
@@ -87,11 +87,12 @@ impl Office {
     }
 
     /// Tells the matrix, and all nodes what follows. Gives what it says of this job.
-    fn handle(&mut self, node: &Arc<Node>, input: Input) -> Option<Result<Placed, String>> {
+    fn handle(&mut self, node: &Arc<Node>, input: Input) -> Option<Result<Came, String>> {
         let mut said = None;
         for effect in self.matrix.handle(input) {
             match effect {
-                Effect::Placed { row, places, .. } => said = Some(Ok(Placed { row, places })),
+                Effect::Placed { row, places, .. } => said = Some(Ok(Came::Placed(Placed { row, places }))),
+                Effect::Refused { why, ever: false, .. } => said = Some(Ok(Came::Full(why))),
                 Effect::Refused { why, .. } => said = Some(Err(why)),
                 Effect::Table(table) => self.publish(node, table),
                 // Its nodes see that as soon, and its head ends it.
@@ -181,7 +182,7 @@ pub fn answer(node: &Arc<Node>, peer: &str, text: &[u8]) -> Result<Vec<u8>, Stri
 }
 
 impl Office {
-    fn arrive(&mut self, node: &Arc<Node>, head: &str, gang: Gang, held: Option<Vec<Place>>) -> Result<Placed, String> {
+    fn arrive(&mut self, node: &Arc<Node>, head: &str, gang: Gang, held: Option<Vec<Place>>) -> Result<Came, String> {
         let number = gang.job;
         match self.heads.get(&number) {
             Some(other) if other != head => return Err("another gang has that number".into()),
@@ -196,7 +197,7 @@ impl Office {
             None => Input::Arrive(gang),
         };
         let said = self.handle(node, input).unwrap_or_else(|| Err("the matrix says nothing".into()));
-        if said.is_err() {
+        if !matches!(said, Ok(Came::Placed(_))) {
             self.heads.remove(&number);
         }
         said

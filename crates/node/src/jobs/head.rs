@@ -19,6 +19,7 @@ use axum::http::header::{CONNECTION, UPGRADE};
 use axum::response::{IntoResponse, Response};
 use hyper_util::rt::TokioIo;
 use pando_launch::{Act, Ask, Candidate, Down, Frames, Head, Manager, Mpi, Order, Request, Tell, Up, plan};
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,6 +36,8 @@ const WINDOWS: u32 = 64 << 20;
 const WINDOW: (u32, u32) = (64 << 10, 1 << 20);
 /// So often nodes are chosen anew, because one could not be reached.
 const ATTEMPTS: u32 = 4;
+/// Who waits for a place looks for one again after this.
+const LOOKS_AGAIN: Duration = Duration::from_millis(300);
 /// A request is read within this.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -80,12 +83,12 @@ where
     let (tell, queue) = unbounded_channel::<Tell>();
     let (hear, heard) = channel::<Ask>(WAITING);
     let said = Said { queue, beat: Tell::StdinTaken(0), silence: None, end: End::Closes };
-    let mut user = User { heard, tell: Some(tell), sends: false };
+    let mut user = User { heard, early: VecDeque::new(), tell: Some(tell), sends: false };
     let heads = async {
         let mut without = Vec::new();
         for attempt in 1.. {
             let turns = match request.gang {
-                true => gang::place(node, &request, &without).await.map(Some),
+                true => turns(node, &request, &without, &mut user).await,
                 false => Ok(None),
             };
             let made = turns.and_then(|turns| Ok((order(node, &request, caller, &without, turns.as_ref())?, turns)));
@@ -126,15 +129,57 @@ fn audit(node: &Node, request: &Request, caller: Caller, made: Result<u64, &Stri
     node.audit.note(&Audited { who: caller.to_string(), what: "run", on, allowed, why });
 }
 
+/// A place among the gangs, as soon as there is one.
+async fn turns(
+    node: &Arc<Node>,
+    request: &Request,
+    without: &[String],
+    user: &mut User,
+) -> Result<Option<gang::Lease>, String> {
+    let mut told = false;
+    loop {
+        match gang::place(node, request, without).await? {
+            Ok(lease) => return Ok(Some(lease)),
+            Err(why) if !told => user.tell(Tell::Waits(why)),
+            Err(_) => {}
+        }
+        told = true;
+        let until = tokio::time::Instant::now() + LOOKS_AGAIN;
+        loop {
+            tokio::select! {
+                ask = user.heard.recv() => match ask {
+                    Some(Ask::Kill | Ask::Signal(_)) | None => return Err("it was called off while it waited".into()),
+                    Some(ask) => user.early.push_back(ask),
+                },
+                () = sleep_until(until) => break,
+            }
+            if user.early.len() > WAITING {
+                // It says more than anybody needs before its job begins.
+                sleep_until(until).await;
+                break;
+            }
+        }
+    }
+}
+
 /// The user's command, as long as it is there.
 struct User {
     heard: Receiver<Ask>,
+    /// What it said while it waited.
+    early: VecDeque<Ask>,
     tell: Option<UnboundedSender<Tell>>,
     /// It has been asked for pieces of a file.
     sends: bool,
 }
 
 impl User {
+    async fn asks(&mut self) -> Option<Ask> {
+        match self.early.pop_front() {
+            Some(ask) => Some(ask),
+            None => self.heard.recv().await,
+        }
+    }
+
     fn tell(&mut self, tell: Tell) {
         self.sends |= matches!(tell, Tell::Want { .. });
         let _ = self.tell.as_ref().map(|to| to.send(tell));
@@ -253,7 +298,7 @@ async fn run(node: &Arc<Node>, order: Arc<Order>, request: &Request, user: &mut 
                 early &= up != Up::Ready;
                 head.up(up, now())
             }
-            ask = user.heard.recv(), if user.tell.is_some() => match ask {
+            ask = user.asks(), if user.tell.is_some() => match ask {
                 Some(ask) => {
                     unreachable = unreachable.filter(|_| !matches!(ask, Ask::Kill | Ask::Signal(_)));
                     head.ask(ask)

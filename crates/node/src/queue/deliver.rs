@@ -3,7 +3,7 @@
 use super::clerk::Desk;
 use super::errand::{Errand, KNOWN, Key, Order, send};
 use crate::daemon::Node;
-use pando_queue::{Cause, Effect, How, Id, Input, Queue, Usage};
+use pando_queue::{Bytes, Cause, Effect, How, Id, Input, Queue, Spec, Usage};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -30,7 +30,7 @@ pub fn act(node: &Arc<Node>, desk: &Desk, queue: &Queue, effect: Effect, again: 
                 account: spec.account.clone(),
                 work: spec.work.clone(),
                 directory: spec.directory.clone(),
-                environment: spec.environment.clone(),
+                environment: environment(&node, spec),
                 files: spec.files.clone(),
                 cpus_per_rank: spec.request.cpus_per_rank,
                 shares,
@@ -166,4 +166,13 @@ async fn known(node: Arc<Node>, desk: Desk, to: String, errand: Errand, key: Key
             return;
         }
     }
+}
+
+/// What its user gave it; where jobs share CPUs, its steps take turns.
+fn environment(node: &Node, spec: &Spec) -> Vec<(Bytes, Bytes)> {
+    let mut all = spec.environment.clone();
+    if node.config.queue.turns > 1 {
+        all.push((Bytes(b"PANDO_GANG".to_vec()), Bytes(b"1".to_vec())));
+    }
+    all
 }

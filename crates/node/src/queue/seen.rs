@@ -23,7 +23,7 @@ pub async fn keep(node: Arc<Node>, desk: Desk) {
     let mut up = BTreeSet::new();
     loop {
         for found in node.cluster.nodes().into_iter().filter(|n| n.state == Liveness::Up && (n.here || n.cpus > 0.0)) {
-            let now = about(&found);
+            let now = about(&found, node.config.queue.turns);
             let before = heard.insert(now.name.clone(), (Instant::now(), Some(now.clone())));
             if before.and_then(|(_, seen)| seen).as_ref() != Some(&now) {
                 desk.say(Input::NodeSeen(now));
@@ -48,11 +48,11 @@ pub async fn keep(node: Arc<Node>, desk: Desk) {
     }
 }
 
-fn about(node: &views::Node) -> Seen {
+fn about(node: &views::Node, turns: u32) -> Seen {
     Seen {
         name: node.name.clone(),
         // A part of a CPU is one for jobs: a node without any would take none.
-        cpus: (node.cpus.floor() as u32).max(1),
+        cpus: (node.cpus.floor() as u32).max(1).saturating_mul(turns.max(1)),
         memory: node.memory >> 20,
         // Who is full of guests, or whose owner works there, takes no batch jobs either.
         drained: !matches!(node.standing.as_str(), "open" | "full" | ""),

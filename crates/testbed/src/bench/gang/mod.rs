@@ -100,7 +100,8 @@ pub fn run(wanted: &Wanted) -> Result<i32> {
         let shape = Shape { nodes: 2, still: true, pin: true, counts_on: Some(ranks as f64), ..Shape::default() };
         let scratch = Scratch::make(&name)?;
         let made = up::up(&name, shape, true, Some(&scratch.0)).map(|plan| Bed { plan, scratch });
-        let measured = made.and_then(|bed| measure(&bed, ranks, wanted, &mut figures, &mut Step { failed: &mut failed }));
+        let measured =
+            made.and_then(|bed| measure(&bed, ranks, wanted, &mut figures, &mut Step { failed: &mut failed }));
         let gone = down::down(&name);
         measured.and(gone.map(drop))
     });
@@ -224,7 +225,8 @@ fn skew(bed: &Bed, cpu: &Path) -> Result<Option<[f64; 2]>> {
     let (one, other) = (gang(Some(&bed.scratch.0))?, gang(None)?);
     std::thread::scope(|scope| {
         let all = [one, other].map(|c| scope.spawn(move || timed_within(PATIENCE, c, "pando run")));
-        all.into_iter().try_for_each(|one| one.join().unwrap_or_else(|_| Err(Error::Other("a thread ended".into()))).map(drop))
+        all.into_iter()
+            .try_for_each(|one| one.join().unwrap_or_else(|_| Err(Error::Other("a thread ended".into()))).map(drop))
     })?;
     let times = |rank: usize| -> Result<Vec<f64>> {
         let file = bed.scratch.0.join(format!("went-on.{rank}"));

@@ -23,7 +23,8 @@ pub fn text(figures: &Figures) -> String {
         let _ = writeln!(text, "{}", of(program));
     }
     if let Some([half, most]) = figures.skew_us {
-        let _ = writeln!(text, "ranks of a gang go on within {half:.0} us of each other (half), {most:.0} us (95 of 100)");
+        let _ =
+            writeln!(text, "ranks of a gang go on within {half:.0} us of each other (half), {most:.0} us (95 of 100)");
     }
     figures.skipped.iter().for_each(|(what, why)| _ = writeln!(text, "not measured: {what}: {why}"));
     figures.failed.iter().for_each(|(what, why)| _ = writeln!(text, "FAILED: {what}: {why}"));
@@ -41,7 +42,8 @@ mod tests {
         let one = Program { name: "computes".into(), alone_s: 2.0, shared, without_s: Some(5.0) };
         let skipped = [("programs that talk".to_owned(), "no compiler".to_owned())].into();
         let said = text(&Figures { programs: vec![one], skipped, skew_us: Some([40.0, 90.0]), ..Figures::default() });
-        for part in ["computes: alone 2.00 s", "+1.0", "no turns", "+25.0", "40 us", "not measured: programs that talk"] {
+        for part in ["computes: alone 2.00 s", "+1.0", "no turns", "+25.0", "40 us", "not measured: programs that talk"]
+        {
             assert!(said.contains(part), "{part} in {said}");
         }
     }
