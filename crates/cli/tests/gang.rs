@@ -154,6 +154,8 @@ fn a_gang_keeps_its_place_when_another_node_orders() {
     until("the next one takes turns with it", || now().is_some_and(|s| s.rows == 2 && s.gangs.len() == 2));
     drop((first, second));
     until("nobody is left", || now().is_some_and(|s| s.gangs.is_empty()));
+    let fabric = || serde_json::from_str::<FabricStatus>(&ok(&mut head.cli(&["fabric", "--json"]))).unwrap();
+    until("the strobe is as it was", || fabric().strobe.period_us == 1_000_000);
 }
 
 #[test]

@@ -79,6 +79,15 @@ impl Drop for Turns {
     }
 }
 
+/// Removes what earlier processes have left.
+pub fn sweep_all() {
+    if let Some((own, v1)) = Hierarchies::read().directory("cpu")
+        && let Some(parent) = if v1 { Some(own) } else { crate::cgroup::delegated(&own) }
+    {
+        sweep(&parent);
+    }
+}
+
 /// Removes groups that nobody is in, of processes that are gone, and of this one.
 fn sweep(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {

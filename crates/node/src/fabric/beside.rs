@@ -6,7 +6,7 @@ use crate::daemon::Node;
 use crate::moves::Refused;
 use bytes::Bytes;
 use pando_fabric::Op;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 fn member<T>(node: &Node, of: impl FnOnce(&Life) -> T) -> Option<T> {
@@ -24,9 +24,13 @@ pub fn ordering(node: &Node) -> Option<(u64, u64)> {
     member(node, |life| (life.core.view().manager == life.me).then_some((life.number, life.founding))).flatten()
 }
 
-/// The names of all members.
-pub fn members(node: &Node) -> BTreeSet<String> {
-    member(node, |life| life.names(&life.core.view().members).into_iter().collect()).unwrap_or_default()
+/// All members by name, with a number that no other life of theirs has.
+pub fn members(node: &Node) -> BTreeMap<String, u64> {
+    let all = |life: &Life| {
+        let known = life.core.view().members.iter().filter_map(|n| life.who(n).map(|who| (who.name.clone(), who.life)));
+        known.collect()
+    };
+    member(node, all).unwrap_or_default()
 }
 
 /// The number of the last beat that this node has sent.
@@ -50,6 +54,13 @@ pub fn set_period(node: &Arc<Node>, period_us: i64) {
         let parts = life.parts();
         // Nobody waits for it: who orders looks again.
         drop(life.set_period(node, period_us, parts));
+    }
+}
+
+/// Sets a variable at all members; nobody waits for it.
+pub fn store(node: &Arc<Node>, name: &str, value: i64) {
+    if let Some(life) = node.fabric.inner().life.as_mut().filter(|life| life.is_live()) {
+        drop(life.set_everywhere(node, name, value));
     }
 }
 

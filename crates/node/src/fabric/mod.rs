@@ -13,7 +13,9 @@ mod strobe;
 mod wire;
 
 pub use ask::post_here;
-pub use beside::{last_beat, manager, members, ordering, period, put_everywhere, set_period, set_variable, variable};
+pub use beside::{
+    last_beat, manager, members, ordering, period, put_everywhere, set_period, set_variable, store, variable,
+};
 pub use chores::keep;
 pub use find::{about, take_in};
 pub use line::accept;

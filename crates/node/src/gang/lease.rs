@@ -108,7 +108,7 @@ async fn orders(node: &Arc<Node>) -> Result<(String, u64), String> {
     loop {
         let found = manager(node).filter(|_| {
             let members = fabric::members(node);
-            up().all(|name| members.contains(&name))
+            up().all(|name| members.contains_key(&name))
         });
         match found.or_else(|| manager(node).filter(|_| begun.elapsed() > COMES_WITHIN)) {
             Some(by) => return Ok(by),

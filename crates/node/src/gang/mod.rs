@@ -66,6 +66,7 @@ impl Gangs {
 
 /// Keeps office and leases until the daemon ends.
 pub async fn keep(node: Arc<Node>) {
+    pando_kernel::turns::sweep_all();
     let mut ticks = interval(EACH);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

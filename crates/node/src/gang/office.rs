@@ -24,6 +24,8 @@ const MOST: usize = 500;
 const LONGEST: usize = 1 << 20;
 /// The fabric's variable that has the length of a turn, microseconds; 0: as the configuration has it.
 const QUANTUM: &str = "pando/gang_us";
+/// And the one that has the strobe's period, microseconds and one more, from before somebody took turns; 0: nobody does.
+const BEFORE: &str = "pando/gang_before";
 /// Shorter ones are all switching.
 const SHORTEST_US: u64 = 100;
 
@@ -33,9 +35,13 @@ pub struct Office {
     life: (u64, u64),
     matrix: Matrix,
     /// Of each gang.
-    heads: BTreeMap<u64, String>,
-    /// What the strobe's period was before somebody took turns, microseconds.
-    before: Option<i64>,
+    heads: BTreeMap<u64, Head>,
+}
+
+/// The node of a gang's head, in one of its lives; none before that has been seen.
+struct Head {
+    node: String,
+    life: Option<u64>,
 }
 
 /// Who orders: its name, and what tells its lives apart.
@@ -52,7 +58,7 @@ pub fn look(node: &Arc<Node>) {
     };
     if office.as_ref().is_none_or(|o| o.life != life) {
         let matrix = Matrix::new(node.config.gang.rules);
-        *office = Some(Office { life, matrix, heads: BTreeMap::new(), before: None });
+        *office = Some(Office { life, matrix, heads: BTreeMap::new() });
     }
     if let Some(office) = office.as_mut() {
         office.look(node);
@@ -68,7 +74,7 @@ fn cpus(node: &views::Node) -> u16 {
 impl Office {
     fn look(&mut self, node: &Arc<Node>) {
         let members = fabric::members(node);
-        let here = |n: &views::Node| n.state != Liveness::Down && members.contains(&n.name);
+        let here = |n: &views::Node| n.state != Liveness::Down && members.contains_key(&n.name);
         let all: BTreeMap<String, u16> =
             node.cluster.nodes().into_iter().filter(here).map(|n| (n.name.clone(), cpus(&n))).collect();
         let gone: Vec<String> = self.matrix.nodes().keys().filter(|n| !all.contains_key(*n)).cloned().collect();
@@ -77,8 +83,16 @@ impl Office {
         let new = all.into_iter().filter(|(name, cpus)| known.get(name) != Some(cpus));
         inputs.extend(new.map(|(name, cpus)| Input::Node { name, cpus }));
         // Whose head is gone is ended by its nodes.
-        let headless: Vec<u64> =
-            self.heads.iter().filter(|(_, head)| !members.contains(*head)).map(|(number, _)| *number).collect();
+        let lives = |head: &mut Head| {
+            let now = members.get(&head.node).copied();
+            now.is_some() && *head.life.get_or_insert(now.unwrap_or(0)) == now.unwrap_or(0)
+        };
+        let mut headless = Vec::new();
+        for (number, head) in &mut self.heads {
+            if !lives(head) {
+                headless.push(*number);
+            }
+        }
         self.heads.retain(|number, _| !headless.contains(number));
         inputs.extend(headless.into_iter().map(Input::Ended));
         for input in inputs {
@@ -119,12 +133,18 @@ impl Office {
         let period = fabric::period(node);
         let wanted = match self.matrix.table().rows > 1 {
             true => {
-                self.before.get_or_insert(period);
+                if fabric::variable(node, BEFORE) == 0 {
+                    fabric::store(node, BEFORE, period + 1);
+                }
                 quantum_us(node)
             }
-            false => match self.before.take() {
-                Some(before) => before,
-                None => return,
+            // Who ordered when they began may be gone.
+            false => match fabric::variable(node, BEFORE) {
+                0 => return,
+                before => {
+                    fabric::store(node, BEFORE, 0);
+                    before - 1
+                }
             },
         };
         if wanted != period {
@@ -136,7 +156,7 @@ impl Office {
         let table = self.matrix.table();
         let line = |seen: pando_gang::Seen<'_>| views::GangJob {
             number: seen.job,
-            head: self.heads.get(&seen.job).cloned().unwrap_or_default(),
+            head: self.heads.get(&seen.job).map_or_else(String::new, |head| head.node.clone()),
             rows: seen.rows.to_vec(),
             nodes: seen.places.iter().map(|p| (p.node.clone(), p.cpus.clone())).collect(),
         };
@@ -170,7 +190,7 @@ pub fn answer(node: &Arc<Node>, peer: &str, text: &[u8]) -> Result<Vec<u8>, Stri
         Ask::Adopt(gang, places) => office.arrive(node, peer, gang, Some(places)).map(|p| serde_json::to_vec(&p))?,
         Ask::Ended(number) => {
             // Only its head can say that.
-            if office.heads.get(&number).is_some_and(|head| head == peer) {
+            if office.heads.get(&number).is_some_and(|head| head.node == peer) {
                 office.heads.remove(&number);
                 office.handle(node, Input::Ended(number));
             }
@@ -185,13 +205,14 @@ impl Office {
     fn arrive(&mut self, node: &Arc<Node>, head: &str, gang: Gang, held: Option<Vec<Place>>) -> Result<Came, String> {
         let number = gang.job;
         match self.heads.get(&number) {
-            Some(other) if other != head => return Err("another gang has that number".into()),
+            Some(other) if other.node != head => return Err("another gang has that number".into()),
             None if self.heads.len() >= MOST => return Err(format!("there are {MOST} gangs, and no more can be")),
             _ => {}
         }
         // Who has just come may not have been seen yet.
         self.look(node);
-        self.heads.insert(number, head.to_owned());
+        let life = fabric::members(node).get(head).copied();
+        self.heads.insert(number, Head { node: head.to_owned(), life });
         let input = match held {
             Some(places) => Input::Adopt(gang, places),
             None => Input::Arrive(gang),
