@@ -191,7 +191,9 @@ impl Queue {
         let order = self.order();
         let ahead = order.iter().take_while(|p| p.job != job.id || p.suspended.is_some()).count();
         let cpus = self.cpus();
-        said.priority = Some((self.priority_of(job, &self.shares_by_account(), cpus), ahead));
+        let whose = (job.spec.account.clone(), job.spec.user.clone());
+        let share = self.shares().get(&whose).copied().unwrap_or(1.0);
+        said.priority = Some((self.priority_of(job, share, cpus), ahead));
         let shape = pass.shape(self, &job.spec.request);
         // One task that is held, of many that are not.
         let held = task.is_some_and(|task| job.held.contains(task));

@@ -11,7 +11,7 @@
 //! | `directives`, `options`, `pbs` | how scripts say it |
 //! | `job`, `change`, `settings` | jobs; inputs, records and effects; rules |
 //! | `book`, `queue`, `tick` | what is true; what changes it; what time does |
-//! | `plan`, `pass` | what is free when; who starts |
+//! | `plan`, `earliest`, `pass` | what is free when; the first moment that will do; who starts |
 //! | `priority`, `share` | who comes first |
 //! | `explain` | why not yet |
 #![warn(missing_docs)]
@@ -22,6 +22,7 @@ mod bytes;
 mod change;
 pub mod depend;
 pub mod directives;
+mod earliest;
 mod explain;
 pub mod gres;
 mod job;

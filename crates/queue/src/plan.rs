@@ -8,8 +8,6 @@ use std::collections::HashMap;
 
 /// Kinds of generic resources that a cluster has at most.
 const KINDS: usize = 8;
-/// How often [`Plan::earliest`] looks whether nodes that are enough by their sum are enough one by one.
-const LOOKS: usize = 64;
 
 /// What is free, or taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,7 +25,7 @@ impl Free {
     }
 
     /// Of something there is less.
-    fn is_less(&self, other: &Free) -> bool {
+    pub(crate) fn is_less(&self, other: &Free) -> bool {
         let gres = self.gres.iter().zip(&other.gres).any(|(a, b)| a < b);
         self.cpus < other.cpus || self.memory < other.memory || gres
     }
@@ -47,7 +45,36 @@ pub(crate) struct Line {
     /// From when what is free; the first is from now.
     pub(crate) steps: Vec<(u64, Free)>,
     /// For nobody but a reservation's own: from, until, which.
-    closed: Vec<(u64, u64, usize)>,
+    pub(crate) closed: Vec<(u64, u64, usize)>,
+}
+
+impl Line {
+    /// Ranks that it has room for, for so long from then on.
+    pub(crate) fn room(&self, need: &Need, from: u64, ms: u64) -> u32 {
+        let until = from.saturating_add(ms);
+        let shut = |c: &(u64, u64, usize)| c.0 < until && c.1 > from && need.reservation != Some(c.2);
+        if self.closed.iter().any(shut) {
+            return 0;
+        }
+        // From the step that it begins in.
+        let first = self.steps.partition_point(|s| s.0 <= from).saturating_sub(1);
+        let mut room = u32::MAX;
+        for (i, (at, free)) in self.steps[first..].iter().enumerate() {
+            if i > 0 && *at >= until {
+                break;
+            }
+            room = room.min(need.fits(free, &self.total));
+            if room < need.each.0 {
+                return 0;
+            }
+        }
+        room
+    }
+
+    /// If nothing else ran, it might have room.
+    pub(crate) fn could_fit(&self, need: &Need) -> bool {
+        need.fits(&self.total, &self.total) >= need.each.0
+    }
 }
 
 /// What a job needs of lines: made of a [`Request`](crate::Request) once, however many jobs have the same.
@@ -202,29 +229,6 @@ impl Plan {
         strange.map_or(Ok(self.gres(list)), |g| Err(g.kind.clone()))
     }
 
-    /// Ranks that a line has room for, for so long from then on.
-    fn room(&self, line: u32, need: &Need, from: u64, ms: u64) -> u32 {
-        let line = &self.lines[line as usize];
-        let until = from.saturating_add(ms);
-        let shut = |c: &(u64, u64, usize)| c.0 < until && c.1 > from && need.reservation != Some(c.2);
-        if line.closed.iter().any(shut) {
-            return 0;
-        }
-        // From the step that it begins in.
-        let first = line.steps.partition_point(|s| s.0 <= from).saturating_sub(1);
-        let mut room = u32::MAX;
-        for (i, (at, free)) in line.steps[first..].iter().enumerate() {
-            if i > 0 && *at >= until {
-                break;
-            }
-            room = room.min(need.fits(free, &line.total));
-            if room < need.each.0 {
-                return 0;
-            }
-        }
-        room
-    }
-
     /// Nodes for a job that begins then and takes so long; those that it fills best.
     pub(crate) fn choose(&self, need: &Need, from: u64, ms: u64) -> Option<Choice> {
         let least = need.cpus * need.each.0;
@@ -232,9 +236,13 @@ impl Plan {
             return None;
         }
         let may = |line: &&u32| from > self.now || self.free[**line as usize] >= least;
-        let room = |line: &u32| (*line, self.room(*line, need, from, ms));
+        let room = |line: &u32| (*line, self.lines[*line as usize].room(need, from, ms));
         let rooms = need.lines.iter().filter(may).map(room).filter(|(_, room)| *room >= need.each.0);
-        let rooms: Vec<(u32, u32)> = rooms.collect();
+        self.choose_among(need, rooms.collect())
+    }
+
+    /// Of lines with so much room each.
+    pub(crate) fn choose_among(&self, need: &Need, rooms: Vec<(u32, u32)>) -> Option<Choice> {
         // Nodes with something special are for those who want it, as long as there are others.
         if need.wanted.is_empty() && !self.kinds.is_empty() && need.gres == [0; KINDS] {
             let plain = |(line, _): &&(u32, u32)| self.lines[*line as usize].total.gres == [0; KINDS];
@@ -244,70 +252,6 @@ impl Plan {
             }
         }
         pick(need, rooms)
-    }
-
-    /// The earliest moment for which nodes are found, and which. It is mostly not far away, so what is near is looked at first.
-    pub(crate) fn earliest(&self, need: &Need, ms: u64) -> Option<(u64, Choice)> {
-        let mut ahead = crate::times::HOUR;
-        loop {
-            let horizon = self.now.saturating_add(ahead);
-            let found = self.earliest_until(need, ms, horizon);
-            if found.is_some() || horizon == u64::MAX {
-                return found;
-            }
-            // A week, a year, and all there is.
-            ahead = ahead.saturating_mul(if ahead < crate::times::LONGEST { 100 } else { u64::MAX });
-        }
-    }
-
-    /// When a line has room for how many: each change, up to a moment.
-    fn moments(&self, line: u32, need: &Need, ms: u64, horizon: u64, all: &mut Vec<(u64, u32, u32)>) {
-        let l = &self.lines[line as usize];
-        let mut times: Vec<u64> = l.steps.iter().map(|s| s.0).take_while(|at| *at <= horizon).collect();
-        // Room becomes less when what it takes reaches into somebody else's time.
-        let less = l.steps.windows(2).filter(|w| w[1].1.is_less(&w[0].1)).map(|w| w[1].0);
-        let into = less.chain(l.closed.iter().map(|c| c.0)).map(|at| at.saturating_sub(ms).saturating_add(1));
-        times.extend(into.chain(l.closed.iter().map(|c| c.1)).filter(|at| *at >= self.now && *at <= horizon));
-        times.sort_unstable();
-        times.dedup();
-        let mut before = 0;
-        for at in times {
-            let room = self.room(line, need, at, ms);
-            let room = if room >= need.each.0 { room } else { 0 };
-            if room != before {
-                all.push((at, line, room));
-                before = room;
-            }
-        }
-    }
-
-    fn earliest_until(&self, need: &Need, ms: u64, horizon: u64) -> Option<(u64, Choice)> {
-        let mut moments: Vec<(u64, u32, u32)> = Vec::new();
-        need.lines.iter().for_each(|line| self.moments(*line, need, ms, horizon, &mut moments));
-        moments.sort_unstable();
-        let mut rooms = vec![0u32; self.lines.len()];
-        let (mut nodes, mut ranks, mut looks, mut i) = (0u32, 0u64, 0, 0);
-        while i < moments.len() {
-            let at = moments[i].0;
-            while let Some((_, line, room)) = moments.get(i).filter(|m| m.0 == at) {
-                let before = std::mem::replace(&mut rooms[*line as usize], *room);
-                nodes = nodes + u32::from(*room > 0) - u32::from(before > 0);
-                ranks = ranks + u64::from(*room) - u64::from(before);
-                i += 1;
-            }
-            if at == u64::MAX || nodes < need.nodes.0 || ranks < u64::from(need.ranks) {
-                continue;
-            }
-            looks += 1;
-            // So many times too few one by one: it is one for an empty cluster.
-            if looks > LOOKS && i < moments.len() {
-                continue;
-            }
-            if let Some(choice) = self.choose(need, at, ms) {
-                return Some((at, choice));
-            }
-        }
-        None
     }
 
     /// Takes what a choice takes, from then on for so long.
@@ -340,7 +284,7 @@ impl Plan {
     pub(crate) fn could_have(&self, need: &Need, alone: bool) -> (u64, usize) {
         let room = |line: &u32| match alone {
             true => need.fits(&self.lines[*line as usize].total, &self.lines[*line as usize].total),
-            false => self.room(*line, need, self.now, 1),
+            false => self.lines[*line as usize].room(need, self.now, 1),
         };
         let rooms: Vec<u32> = need.lines.iter().map(room).filter(|room| *room >= need.each.0).collect();
         (rooms.iter().map(|room| u64::from(*room) * u64::from(need.cpus)).sum(), rooms.len())

@@ -4,7 +4,7 @@ use crate::job::{Job, Run};
 use crate::queue::Queue;
 use crate::share::{Had, Whose, factors, used};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// A place in the order: a job that waits, or a task that stands still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,23 +46,18 @@ impl Queue {
             let whose = (job.spec.account.clone(), job.spec.user.clone());
             *had.entry(whose).or_default() += used(run.cpus(), run.ran(self.now), half_life);
         }
-        let waiting: BTreeSet<(&str, &str)> = self.waiting().map(|j| (&*j.spec.account, &*j.spec.user)).collect();
+        let waiting: HashSet<(&str, &str)> = self.waiting().map(|j| (&*j.spec.account, &*j.spec.user)).collect();
         for (account, user) in waiting {
             had.entry((account.to_owned(), user.to_owned())).or_default();
         }
         factors(&had, &self.settings.shares)
     }
 
-    pub(crate) fn priority_of(
-        &self,
-        job: &Job,
-        shares: &BTreeMap<String, BTreeMap<String, f64>>,
-        cpus: u64,
-    ) -> Priority {
+    /// `share`: how much of its share its user has left ([`Queue::shares`]).
+    pub(crate) fn priority_of(&self, job: &Job, share: f64, cpus: u64) -> Priority {
         let (weights, spec) = (&self.settings.weights, &job.spec);
         let part = |weight: u32, of: f64| (f64::from(weight) * of.clamp(0.0, 1.0)) as i64;
         let age = self.now.saturating_sub(job.since) as f64 / self.settings.oldest_ms.max(1) as f64;
-        let share = shares.get(&spec.account).and_then(|users| users.get(&spec.user)).copied().unwrap_or(1.0);
         let size = spec.request.least_cpus() as f64 / cpus.max(1) as f64;
         let quality = f64::from(self.settings.quality(spec.quality.as_deref()).priority) / 1000.0;
         Priority {
@@ -74,15 +69,6 @@ impl Queue {
         }
     }
 
-    /// By account and user, to be looked up without making a pair.
-    pub(crate) fn shares_by_account(&self) -> BTreeMap<String, BTreeMap<String, f64>> {
-        let mut all: BTreeMap<String, BTreeMap<String, f64>> = BTreeMap::new();
-        for ((account, user), factor) in self.shares() {
-            all.entry(account).or_default().insert(user, factor);
-        }
-        all
-    }
-
     pub(crate) fn cpus(&self) -> u64 {
         self.nodes.values().map(|n| u64::from(n.cpus)).sum()
     }
@@ -91,19 +77,24 @@ impl Queue {
     /// comes before all others: it has begun.
     pub(crate) fn order(&self) -> Vec<Place> {
         let level = |job: &Job| self.settings.quality(job.spec.quality.as_deref()).level;
-        let (shares, cpus) = (self.shares_by_account(), self.cpus());
+        let (shares, cpus) = (self.shares(), self.cpus());
+        let shares: HashMap<(&str, &str), f64> = shares.iter().map(|((a, u), share)| ((&**a, &**u), *share)).collect();
+        let priority = |job: &Job| {
+            let share = shares.get(&(&*job.spec.account, &*job.spec.user)).copied().unwrap_or(1.0);
+            self.priority_of(job, share, cpus).sum()
+        };
         let still = |run: &Run| run.suspended_at.is_some() && run.ending.is_none();
         let suspended: Vec<(&Job, u32)> =
             self.runs().filter(|(_, _, run)| still(run)).map(|(job, task, _)| (job, task)).collect();
         let lowest = suspended.iter().map(|(job, _)| level(job)).min();
         let mut order = Vec::new();
         for job in self.waiting() {
-            let priority = self.priority_of(job, &shares, cpus).sum();
+            let priority = priority(job);
             let class = if lowest.is_some_and(|lowest| level(job) > lowest) { 2 } else { 0 };
             order.push((class, Place { job: job.id, suspended: None, priority }));
         }
         for (job, task) in suspended {
-            let priority = self.priority_of(job, &shares, cpus).sum();
+            let priority = priority(job);
             order.push((1, Place { job: job.id, suspended: Some(task), priority }));
         }
         order.sort_by_key(|(class, p)| (Reverse(*class), Reverse(p.priority), p.job, p.suspended));

@@ -317,6 +317,14 @@ fn which(effect: &Effect) -> Option<(Id, u32)> {
     }
 }
 
+/// A queue in the middle of its life.
+pub(crate) fn busy(seed: u64) -> Queue {
+    let mut chance = Chance::new(seed);
+    let mut world = World::new(&mut chance);
+    (0..150).for_each(|_| world.happens(&mut chance));
+    world.queue
+}
+
 fn trial(seed: u64) {
     let mut chance = Chance::new(seed);
     let mut world = World::new(&mut chance);

@@ -1,6 +1,7 @@
 //! `pando bench`. `move` and `files`: how fast moving is, with the limit beside each figure, all in one run on a testbed of two. `balance`:
 //! how well nodes spread work, beside the best possible ([`balance`]). `fabric`: the three primitives and the strobe ([`fabric`]). `launch`: how
-//! fast parallel jobs start ([`launch`]). `gang`: what it costs that jobs share CPUs by turns ([`gang`]).
+//! fast parallel jobs start ([`launch`]). `jobs`: how fast the queue of batch jobs is ([`jobs`]). `gang`: what it costs that jobs share CPUs by
+//! turns ([`gang`]).
 
 pub mod balance;
 mod build;
@@ -8,6 +9,7 @@ mod criu;
 pub mod fabric;
 pub mod files;
 pub mod gang;
+pub mod jobs;
 pub mod launch;
 mod measure;
 mod memory;
@@ -76,6 +78,8 @@ pub enum Bench {
     Launch(launch::Wanted),
     /// What sharing CPUs by turns costs.
     Gang(gang::Wanted),
+    /// How fast the queue of batch jobs is.
+    Jobs(jobs::Wanted),
 }
 
 /// What is wanted.
@@ -97,6 +101,7 @@ pub fn run(bench: &Bench) -> Result<i32> {
         Bench::Fabric(wanted) => fabric::run(wanted),
         Bench::Launch(wanted) => launch::run(wanted),
         Bench::Gang(wanted) => gang::run(wanted),
+        Bench::Jobs(wanted) => jobs::run(wanted),
     }
 }
 
