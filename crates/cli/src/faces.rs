@@ -12,6 +12,7 @@ pub fn as_called(words: Vec<OsString>) -> Result<Vec<OsString>, String> {
         "scancel" => &["cancel"],
         "sacct" => &["history"],
         "sinfo" => &["nodes"],
+        "salloc" => &["alloc", "--slurm"],
         "srun" => &["run", "--as-job"],
         _ => return Ok(words),
     };
@@ -21,7 +22,7 @@ pub fn as_called(words: Vec<OsString>) -> Result<Vec<OsString>, String> {
     let rest = words.into_iter().skip(1);
     match name.as_str() {
         // Their words are ours.
-        "sbatch" | "scancel" => out.extend(rest),
+        "sbatch" | "scancel" | "salloc" => out.extend(rest),
         "srun" => srun(&mut out, rest.collect(), std::env::var("PANDO_BATCH_RANKS").ok()),
         _ => {
             for word in rest {

@@ -92,7 +92,7 @@ impl Queue {
     pub(crate) fn order(&self) -> Vec<Place> {
         let level = |job: &Job| self.settings.quality(job.spec.quality.as_deref()).level;
         let (shares, cpus) = (self.shares_by_account(), self.cpus());
-        let still = |run: &Run| run.suspended_at.is_some() && run.ending.is_none();
+        let still = |run: &Run| run.suspended_at.is_some() && run.ending.is_none() && !run.parked;
         let suspended: Vec<(&Job, u32)> =
             self.runs().filter(|(_, _, run)| still(run)).map(|(job, task, _)| (job, task)).collect();
         let lowest = suspended.iter().map(|(job, _)| level(job)).min();

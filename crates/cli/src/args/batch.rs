@@ -54,6 +54,28 @@ pub enum BatchVerb {
         #[arg(long)]
         json: bool,
     },
+    /// Show what a job has written, wherever its node is; or go on showing it until the job has ended, and end as it did.
+    #[command(after_help = "Example: pando logs -f 17")]
+    Logs(LogOptions),
+    /// Show what a job writes from now on until it ends, and end as it did; or open a shell beside it, at its first node.
+    #[command(after_help = "Example: pando attach 17; pando attach --shell 17")]
+    Attach {
+        /// A shell with the job's variables, at its first node.
+        #[arg(long)]
+        shell: bool,
+        /// The job, or a task of an array (17_4).
+        #[arg(value_parser = id)]
+        job: Id,
+    },
+    /// Wait for nodes as a batch job does, then run a command here whose `pando run -n`, `srun` and `mpiexec` use them; give them back when it ends.
+    #[command(after_help = "Example: pando alloc -n 4 -t 30 make check", disable_version_flag = true)]
+    Alloc(Box<AllocOptions>),
+    /// Says that somebody is there who has an allocation.
+    #[command(name = "__tie", hide = true)]
+    Tie {
+        /// The allocation.
+        job: u64,
+    },
     /// Show jobs that have ended: how, where, and what they have used.
     #[command(after_help = "Example: pando history -u ann --since 1d")]
     History(HistoryOptions),
@@ -76,6 +98,36 @@ pub struct SubmitOptions {
     /// The script and its arguments; standard input, if nothing is said.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "SCRIPT")]
     pub script: Vec<OsString>,
+}
+
+/// `pando logs`.
+#[derive(ClapArgs)]
+pub struct LogOptions {
+    /// Go on until the job has ended, and end with its status.
+    #[arg(short, long)]
+    pub follow: bool,
+    /// What it wrote to standard error, if that has a file of its own.
+    #[arg(long)]
+    pub err: bool,
+    /// Begin with the last N lines.
+    #[arg(short = 'n', long, value_name = "N")]
+    pub lines: Option<u64>,
+    /// The job, or a task of an array (17_4).
+    #[arg(value_name = "JOB", value_parser = id)]
+    pub job: Id,
+}
+
+/// `pando alloc`.
+#[derive(ClapArgs)]
+pub struct AllocOptions {
+    #[command(flatten)]
+    pub said: Said,
+    /// As salloc: what it says is said in its name.
+    #[arg(long, hide = true)]
+    pub slurm: bool,
+    /// The command and its arguments; your shell, if nothing is said.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
 }
 
 /// `pando queue`.

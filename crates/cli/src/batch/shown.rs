@@ -106,6 +106,39 @@ pub fn info(client: &Client, id: Id, json: bool) -> Result<(), String> {
     Ok(())
 }
 
+/// `pando explain`: what it waits for, and when it is expected to start.
+pub fn explain(client: &Client, id: Id, json: bool) -> Result<(), String> {
+    let all: Shown = ask(client, &Ask::Show(id))?;
+    if json {
+        return print_json(&all);
+    }
+    println!("job {id} of {}: {}", all.job.spec.user, all.job.spec.name);
+    let state = all.state.names().0.to_lowercase();
+    match &all.why {
+        Some(why) => println!("  {state}: {why}"),
+        None => println!("  {state}"),
+    }
+    if let Some(why) = &all.last_failure {
+        println!("  last time: {why}");
+    }
+    if let Some((priority, ahead)) = all.priority {
+        println!("  {ahead} jobs come before it (its priority is {priority:.0})");
+    }
+    let at = |ms: u64| crate::events::local(ms);
+    match (all.expected, all.ends) {
+        (Some(when), _) if when <= now().0 => println!("  starts with the next pass"),
+        (Some(when), _) => println!("  starts {} at the latest, as things are", at(when)),
+        (None, Some(when)) => println!("  ends {} at the latest", at(when)),
+        (None, None) if all.state == State::Pending => println!("  nobody knows when it starts"),
+        (None, None) => {}
+    }
+    for (task, run) in &all.job.running {
+        let nodes: Vec<&str> = run.shares.iter().map(|s| s.node.as_str()).collect();
+        println!("  {} runs on {} for {}", all.job.name_of(*task), nodes.join(","), span(run.ran(now().0)));
+    }
+    Ok(())
+}
+
 /// `pando history`.
 pub fn history(client: &Client, what: &Ask, json: bool) -> Result<(), String> {
     let all: Vec<Past> = ask(client, what)?;

@@ -16,6 +16,7 @@ mod template;
 mod terminal;
 
 use crate::args::{RunOptions, names};
+use crate::batch;
 use environment::environment;
 pub use hostfile::list as slots;
 use input::Input;
@@ -78,6 +79,11 @@ fn is_no_program(verb: &str, command: &[OsString]) -> Option<i32> {
 pub fn run(client: &Client, options: &RunOptions) -> i32 {
     if let Some(status) = is_no_program("run", &options.command) {
         return status;
+    }
+    if let Some(id) = options.parallel.jobid.filter(|id| !batch::is_within(*id)) {
+        let why = batch::enter_again(client, id);
+        eprintln!("pando: {why}; nothing was started");
+        return NOT_STARTED;
     }
     let fail = |why: &str| {
         eprintln!("pando: {why}; nothing was started");
