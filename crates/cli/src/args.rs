@@ -3,7 +3,9 @@
 mod batch;
 mod parallel;
 
-pub use batch::{AllocOptions, BatchVerb, CancelOptions, HistoryOptions, LogOptions, QueueOptions, SubmitOptions};
+pub use batch::{
+    AllocOptions, BatchVerb, CancelOptions, HistoryOptions, LogOptions, QueueOptions, SinfoOptions, SubmitOptions,
+};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use pando_node::views::Children;
 pub use parallel::{Bcast, MapOptions, ParallelOptions, names};

@@ -1,7 +1,7 @@
 //! What becomes true because time passes, and when the next such thing is due.
 
 use crate::book::Task;
-use crate::change::Change;
+use crate::change::{Change, Effect};
 use crate::depend::{Kind, Standing, Term};
 use crate::job::{Cause, Job, Run, State};
 use crate::queue::Queue;

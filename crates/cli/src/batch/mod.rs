@@ -1,12 +1,17 @@
 //! Batch jobs: `pando submit`, `queue`, `cancel` and what else is said to the queue.
 
 mod alloc;
+mod format;
+mod list;
 mod logs;
+mod nodes;
 pub mod options;
+mod past;
+mod scontrol;
 mod shown;
 mod spec;
 
-use crate::args::{BatchVerb, CancelOptions, HistoryOptions, QueueOptions, SubmitOptions};
+use crate::args::{BatchVerb, SubmitOptions};
 use crate::parallel::environment::environment;
 
 use pando_node::client::{Client, ClientError};
@@ -135,7 +140,11 @@ pub fn submit(client: &Client, options: &SubmitOptions) -> Ended {
         println!("{}", serde_json::to_string_pretty(&shown).map_err(|e| e.to_string())?);
         return Ok(0);
     }
+    let request = spec.request.clone();
     let number: u64 = ask(client, &Ask::Submit(Box::new(spec)))?;
+    if let Some(why) = nodes::impossible(client, &request).filter(|_| !manner.quiet) {
+        eprintln!("pando: job {number} can't start on the nodes that there are: {why}; it waits for others to come");
+    }
     match (manner.quiet, manner.parsable || options.json) {
         (true, _) => {}
         (_, true) => println!("{number}"),
@@ -174,8 +183,8 @@ pub fn order(client: &Client, what: &Ask) -> Ended {
 pub fn act(client: &Client, verb: BatchVerb) -> i32 {
     let done = match verb {
         BatchVerb::Submit(options) => submit(client, &options),
-        BatchVerb::Queue(options) => list(client, options).map(|()| 0),
-        BatchVerb::Cancel(options) => cancel(client, options),
+        BatchVerb::Queue(options) => list::queue(client, &options),
+        BatchVerb::Cancel(options) => list::cancel(client, &options),
         BatchVerb::Hold(ids) => order(client, &Ask::Hold(ids.jobs)),
         BatchVerb::Release(ids) => order(client, &Ask::Release(ids.jobs)),
         BatchVerb::Requeue { hold, ids } => order(client, &Ask::Requeue { ids: ids.jobs, hold }),
@@ -186,7 +195,9 @@ pub fn act(client: &Client, verb: BatchVerb) -> i32 {
         BatchVerb::Attach { job, .. } => logs::attach(client, job),
         BatchVerb::Alloc(options) => alloc::alloc(client, &options),
         BatchVerb::Tie { job } => alloc::tie(client, job),
-        BatchVerb::History(options) => past(client, options).map(|()| 0),
+        BatchVerb::Scontrol { words } => scontrol::scontrol(client, &words),
+        BatchVerb::Sinfo(options) => nodes::sinfo(client, &options),
+        BatchVerb::History(options) => past::history(client, &options),
     };
     done.unwrap_or_else(|why| {
         eprintln!("pando: {why}");
@@ -248,18 +259,6 @@ fn me() -> String {
     sys::user_name(sys::effective_uid())
 }
 
-fn list(client: &Client, options: QueueOptions) -> Result<(), String> {
-    let mut users = options.user;
-    users.extend(options.me.then(me));
-    let QueueOptions { jobs, all, json, noheader, .. } = options;
-    shown::queue(client, &shown::Wanted { users, jobs, all, json, no_header: noheader })
-}
-
-fn cancel(client: &Client, options: CancelOptions) -> Ended {
-    let signal = options.signal.as_deref().map(signal).transpose()?;
-    order(client, &Ask::Cancel { ids: options.jobs, user: options.user, signal })
-}
-
 /// `USR1`, `SIGUSR1`, `10`.
 fn signal(text: &str) -> Result<i32, String> {
     const NAMES: [(&str, i32); 12] = [
@@ -281,10 +280,4 @@ fn signal(text: &str) -> Result<i32, String> {
     let known = NAMES.iter().find(|(n, _)| *n == name).map(|(_, number)| *number);
     let number = known.or_else(|| text.parse().ok().filter(|n| (1..=64).contains(n)));
     number.ok_or_else(|| format!("`{text}` is no signal: write USR1, or its number"))
-}
-
-fn past(client: &Client, options: HistoryOptions) -> Result<(), String> {
-    let since = options.since.as_deref().map_or(Ok(0), crate::events::since)?;
-    let what = Ask::History { user: options.user, job: options.job.map(|id| id.job), since, most: options.most };
-    shown::history(client, &what, options.json)
 }
