@@ -113,7 +113,8 @@ fn an_allocation_ends_with_its_command_whoever_is_killed() {
     let lab = Lab::new(2, JOBS);
     let place = Place::new(&lab);
     let (n1, n2) = (&lab.nodes[0], &lab.nodes[1]);
-    let inner = "echo $SLURM_JOB_NODELIST $SLURM_NTASKS; srun sh -c 'echo rank $SLURM_PROCID at $SLURMD_NODENAME'; exit 5";
+    let inner =
+        "echo $SLURM_JOB_NODELIST $SLURM_NTASKS; srun sh -c 'echo rank $SLURM_PROCID at $SLURMD_NODENAME'; exit 5";
     let (code, out, why) = said(&mut place.called(n2, "salloc", &["-N", "2", "sh", "-c", inner]));
     assert_eq!(code, 5, "{out}{why}");
     let mut lines: Vec<&str> = out.lines().collect();
@@ -170,7 +171,10 @@ fn slurms_words_are_understood() {
     let held = place.submit(n2, &["-J", "held", "-H", "--wrap", "true"]);
     let array = place.submit(n2, &["-J", "many", "-H", "--array", "1-3,7", "--wrap", "true"]);
     place.runs(n1, &long);
-    assert_eq!(call("squeue", &["-h", "-t", "R", "-o", "%.6i|%j|%T|%l|%D"]), format!("{long:>6}|long|RUNNING|00:10:00|1\n"));
+    assert_eq!(
+        call("squeue", &["-h", "-t", "R", "-o", "%.6i|%j|%T|%l|%D"]),
+        format!("{long:>6}|long|RUNNING|00:10:00|1\n")
+    );
     assert_eq!(call("squeue", &["-h", "-n", "held", "-o", "%i %t %r"]), format!("{held} PD JobHeldUser\n"));
     assert!(call("squeue", &[]).contains("NODELIST(REASON)") && call("squeue", &["--start"]).contains("START_TIME"));
     let (code, _, why) = said(&mut place.called(n1, "squeue", &["-o", "%!"]));
@@ -210,7 +214,8 @@ fn slurms_words_are_understood() {
     // What is wrong, and what is harmless.
     let (code, _, why) = said(&mut place.called(n1, "sbatch", &["-p", "bogus", "--wrap", "true"]));
     assert!(code == 1 && why.contains("there is no partition bogus, there is batch"), "{why}");
-    let (code, _, why) = said(&mut place.called(n1, "sbatch", &["--hint=nomultithread", "-H", "-N", "9", "--wrap", "true"]));
+    let (code, _, why) =
+        said(&mut place.called(n1, "sbatch", &["--hint=nomultithread", "-H", "-N", "9", "--wrap", "true"]));
     assert!(code == 0 && why.contains("--hint means nothing here") && why.contains("it wants 9 nodes"), "{why}");
     assert!(call("squeue", &["--version"]).starts_with("pando "));
     for name in ["sbatch", "squeue", "scancel", "srun", "sacct", "sinfo", "salloc"] {

@@ -118,6 +118,7 @@ fn runs(
     let mut command = Command::new(&words[0]);
     let here = std::env::current_dir().unwrap_or_default();
     command.args(&words[1..]).envs(given(spec, Id::of(number), 0, shares)).env("SLURM_SUBMIT_DIR", here);
+    sys::unblock_signals(&mut command);
     OF_A_SCRIPT.iter().for_each(|name| _ = command.env_remove(name));
     let child = {
         // What comes now is for the command.

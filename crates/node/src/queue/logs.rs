@@ -84,7 +84,8 @@ pub fn find(queue: &Queue, journal: &Journal, keeper: String, id: Id) -> Result<
     let past = past.into_iter().find(|old| old.outcome.id == id && !old.outcome.run.shares.is_empty());
     let task = id.task.unwrap_or(0);
     let reason = job.filter(|job| job.waiting.contains(task)).map(|job| shown::reason(job, job.held.contains(task)));
-    let run = job.and_then(|job| job.running.get(&task));
+    // Its files are made just before it begins.
+    let run = job.and_then(|job| job.running.get(&task)).filter(|run| run.began.is_some());
     let (user, name, directory, files) = match (job, &past) {
         (Some(job), _) => (&job.spec.user, &job.spec.name, &job.spec.directory, &job.spec.files),
         (None, Some(old)) => (&old.user, &old.name, &old.outcome.directory, &old.outcome.files),
