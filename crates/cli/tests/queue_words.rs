@@ -124,9 +124,9 @@ fn an_allocation_ends_with_its_command_whoever_is_killed() {
         assert!(why.contains(&format!("salloc: {what}")), "{why}");
     }
     assert!(!why.contains("revoked"), "{why}");
+    place.empty(n1);
     let past: Vec<Past> = serde_json::from_str(&ok(&mut place.pando(n1, &["history", "--json"]))).unwrap();
     assert_eq!(past[0].outcome.state, State::Completed);
-    place.empty(n1);
     // Interrupted while it waits.
     let mut waits = place.pando(n2, &["alloc", "-N", "5", "true"]).stderr(Stdio::null()).spawn().unwrap();
     until("it waits", || place.list(n1).iter().any(|l| l.state == State::Pending).then_some(()));
