@@ -3,7 +3,9 @@
 mod batch;
 mod parallel;
 
-pub use batch::{BatchVerb, CancelOptions, HistoryOptions, QueueOptions, SubmitOptions};
+pub use batch::{
+    AllocOptions, BatchVerb, CancelOptions, HistoryOptions, LogOptions, QueueOptions, SinfoOptions, SubmitOptions,
+};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use pando_node::views::Children;
 pub use parallel::{Bcast, MapOptions, ParallelOptions, names};
@@ -87,14 +89,17 @@ pub enum Verb {
         #[arg(long)]
         json: bool,
     },
-    /// Say whether a process can move, would, and why not; or what a node decided by itself.
+    /// Say whether a process can move, would, and why not; what a node decided by itself; or what a batch job waits for.
     #[command(after_help = "Example: pando explain 4711")]
     Explain {
-        /// The process.
-        #[arg(required_unless_present = "node")]
-        pid: Option<u32>,
+        /// The process; or a batch job (17), where there is no such process of a user's, or a task of one (17_4).
+        #[arg(value_name = "PID", value_parser = pando_queue::Id::read, required_unless_present_any = ["node", "job"])]
+        what: Option<pando_queue::Id>,
+        /// What this batch job waits for, and when it is expected to begin.
+        #[arg(short, long, conflicts_with = "what", value_parser = pando_queue::Id::read)]
+        job: Option<pando_queue::Id>,
         /// What a node has moved by itself, and why the others stay; this node, if nothing is said.
-        #[arg(short, long, conflicts_with = "pid", num_args = 0..=1)]
+        #[arg(short, long, conflicts_with_all = ["what", "job"], num_args = 0..=1)]
         node: Option<Option<String>>,
         /// Print JSON.
         #[arg(long)]

@@ -72,7 +72,7 @@ fn of_submit(words: Vec<OsString>) -> Vec<OsString> {
 /// The words of a `pando run` or `pando map`, with values that are attached to short options as words of their own; others as they are.
 pub fn detach(words: Vec<OsString>) -> Result<Vec<OsString>, String> {
     let command = Args::command();
-    if words.get(1).is_some_and(|w| w == "submit") {
+    if words.get(1).is_some_and(|w| w == "submit" || w == "alloc") {
         return Ok(of_submit(words));
     }
     let verb = words.get(1).and_then(|w| w.to_str()).filter(|w| ["run", "map"].contains(w));

@@ -1,57 +1,86 @@
-//! Slurm's commands, as other names of the binary: `sbatch`, `srun`, `squeue`, `scancel`, `sacct`, `sinfo`.
+//! Slurm's commands, as other names of the binary: `sbatch`, `srun`, `salloc`, `squeue`, `scancel`, `sacct`, `sinfo`, `scontrol`.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
+
+/// Options of squeue and sacct that are called otherwise here, and how many words of ours stand for one: none, if it changes nothing.
+const OTHERWISE: [(&str, &str, &str); 22] = [
+    ("squeue", "-h", "--noheader"),
+    ("squeue", "--user", "--user"),
+    ("squeue", "--job", "--jobs"),
+    ("squeue", "--state", "--states"),
+    ("squeue", "--names", "--name"),
+    ("squeue", "-r", ""),
+    ("squeue", "--array", ""),
+    ("sacct", "-j", "--job"),
+    ("sacct", "--jobs", "--job"),
+    ("sacct", "-S", "--since"),
+    ("sacct", "--starttime", "--since"),
+    ("sacct", "-E", "--until"),
+    ("sacct", "--endtime", "--until"),
+    ("sacct", "-n", "--noheader"),
+    ("sacct", "--uid", "--user"),
+    ("sacct", "-X", ""),
+    ("sacct", "--allocations", ""),
+    ("sacct", "-a", ""),
+    ("sacct", "--allusers", ""),
+    ("sinfo", "-h", "--noheader"),
+    ("sinfo", "--node", "--nodes"),
+    ("sinfo", "-a", ""),
+];
 
 /// The words of ours, if the program was called by one of these names; others as they are. The error is for people.
 pub fn as_called(words: Vec<OsString>) -> Result<Vec<OsString>, String> {
     let name = words.first().and_then(|w| Path::new(w).file_name()).and_then(OsStr::to_str).unwrap_or("");
     let verb: &[&str] = match name {
         "sbatch" => &["submit", "--slurm"],
-        "squeue" => &["queue"],
+        "squeue" => &["queue", "--slurm"],
         "scancel" => &["cancel"],
-        "sacct" => &["history"],
-        "sinfo" => &["nodes"],
+        "sacct" => &["history", "--slurm"],
+        "sinfo" => &["__sinfo"],
+        "salloc" => &["alloc", "--slurm"],
+        "scontrol" => &["__scontrol"],
         "srun" => &["run", "--as-job"],
         _ => return Ok(words),
     };
     let name = name.to_owned();
+    let first = words.get(1).and_then(|w| w.to_str()).unwrap_or("");
+    if ["-V", "--version"].contains(&first) {
+        return Ok(["pando", "--version"].map(OsString::from).to_vec());
+    }
+    if name == "scontrol" && ["-h", "--help", "help"].contains(&first) {
+        return Err(SCONTROL.into());
+    }
     let mut out: Vec<OsString> = vec!["pando".into()];
     out.extend(verb.iter().map(OsString::from));
     let rest = words.into_iter().skip(1);
     match name.as_str() {
         // Their words are ours.
-        "sbatch" | "scancel" => out.extend(rest),
-        "srun" => srun(&mut out, rest.collect(), std::env::var("PANDO_BATCH_RANKS").ok()),
+        "sbatch" | "scancel" | "salloc" | "scontrol" => out.extend(rest),
+        "srun" => srun(&mut out, rest.collect(), |name| std::env::var(name).ok()),
         _ => {
             for word in rest {
                 let text = word.to_str().unwrap_or("");
                 let (option, value) = text.split_once('=').map_or((text, None), |(o, v)| (o, Some(v)));
-                match (name.as_str(), option) {
-                    (_, "-h" | "--noheader") if name == "squeue" => out.push("--noheader".into()),
-                    ("sacct", "-j" | "--jobs") => out.push("--job".into()),
-                    ("sacct", "-S" | "--starttime") => out.push("--since".into()),
-                    ("sacct", "-X" | "--allocations") | ("squeue", "-l" | "--long" | "-r" | "--array") => continue,
-                    (_, "-u" | "--user" | "-j" | "--jobs" | "-a" | "--all" | "--me" | "--json") => {
-                        out.push(option.into())
+                match OTHERWISE.iter().find(|(of, theirs, _)| *of == name && *theirs == option) {
+                    Some((_, _, "")) => {}
+                    Some((_, _, ours)) => {
+                        out.push(ours.into());
+                        out.extend(value.map(OsString::from));
                     }
-                    (_, o) if o.starts_with('-') => {
-                        return Err(format!(
-                            "{name}: `{o}` is not known here: `pando {} --help` shows what is",
-                            verb[0]
-                        ));
-                    }
-                    _ => out.push(word.clone()),
+                    None => out.push(word),
                 }
-                out.extend(value.map(OsString::from));
             }
         }
     }
     Ok(out)
 }
 
+const SCONTROL: &str = "scontrol show job [ID] | show node [NAME] | show partition [NAME] | show config | show hostnames LIST | hold, release, requeue, \
+    requeuehold, suspend or resume JOB... | update JobId=ID TimeLimit=.. Nice=.. Name=.. StartTime=.. ArrayTaskThrottle=.. | ping; with --json and -o";
+
 /// In a batch job it starts as many ranks as that has; otherwise one.
-fn srun(out: &mut Vec<OsString>, words: Vec<OsString>, ranks: Option<String>) {
+fn srun(out: &mut Vec<OsString>, words: Vec<OsString>, variable: impl Fn(&str) -> Option<String>) {
     // Those of the program as well, rather than one too few: then it is one rank, if nothing else is said.
     let says = |word: &OsString| {
         let text = word.to_string_lossy();
@@ -60,8 +89,16 @@ fn srun(out: &mut Vec<OsString>, words: Vec<OsString>, ranks: Option<String>) {
         short.any(|rest| rest.bytes().all(|b| b.is_ascii_digit()))
             || ["--ntasks", "--nodes"].iter().any(|o| text == *o || text.starts_with(&format!("{o}=")))
     };
-    if !words.iter().any(says) {
-        out.extend(["-n".into(), ranks.unwrap_or_else(|| "1".into()).into()]);
+    let each = |word: &OsString| {
+        let text = word.to_string_lossy();
+        ["--ntasks-per-node", "--ppn"].iter().any(|o| text == *o || text.starts_with(&format!("{o}=")))
+    };
+    let nodes = variable("PANDO_BATCH_NODES").map_or(1, |list| list.split(',').count());
+    match words.iter().any(says) {
+        true => {}
+        // So many on each of the job's nodes.
+        false if words.iter().any(each) => out.extend(["-N".into(), nodes.to_string().into()]),
+        false => out.extend(["-n".into(), variable("PANDO_BATCH_RANKS").unwrap_or_else(|| "1".into()).into()]),
     }
     out.extend(words);
 }
@@ -81,18 +118,22 @@ mod tests {
     fn their_words() {
         for (theirs, ours) in [
             ("/usr/bin/sbatch -N 2 job.sh a", "pando submit --slurm -N 2 job.sh a"),
-            ("squeue -h --user=ann -j 1,2 -l", "pando queue --noheader --user ann -j 1,2"),
+            ("squeue -h --user=ann -j 1,2 -l", "pando queue --slurm --noheader --user ann -j 1,2 -l"),
+            ("squeue -r -t PD -o %i", "pando queue --slurm -t PD -o %i"),
             ("scancel -u ann 17_3", "pando cancel -u ann 17_3"),
-            ("sacct -j 17 -S 2026-01-01 -X", "pando history --job 17 --since 2026-01-01"),
+            ("sacct -j 17 -S 2026-01-01 -X -n", "pando history --slurm --job 17 --since 2026-01-01 --noheader"),
+            ("scontrol show job 3", "pando __scontrol show job 3"),
+            ("salloc -n 2 sh", "pando alloc --slurm -n 2 sh"),
+            ("squeue --version", "pando --version"),
+            ("srun --ntasks-per-node=1 x", "pando run --as-job -N 1 --ntasks-per-node=1 x"),
             ("srun hostname", "pando run --as-job -n 1 hostname"),
             ("srun -N2 -n4 x", "pando run --as-job -N2 -n4 x"),
             ("srun -w n1 -n2 x", "pando run --as-job -w n1 -n2 x"),
             ("srun --nodelist=n1 x", "pando run --as-job -n 1 --nodelist=n1 x"),
-            ("sinfo", "pando nodes"),
+            ("sinfo -N -h", "pando __sinfo -N --noheader"),
             ("pando run x", "pando run x"),
         ] {
             assert_eq!(called(theirs), ours);
         }
-        assert!(called("squeue -o %i").contains("`-o` is not known here"));
     }
 }

@@ -89,7 +89,7 @@ const WORDS: [Word; 78] = [
     ("--requeue", No, KEPT),
     ("-k", No, KEPT),
     ("--no-kill", Maybe, KEPT),
-    ("--jobid", Yes, OTHER_JOB),
+    ("--overlap", No, None),
     ("-r", Yes, OTHER_JOB),
     ("--relative", Yes, OTHER_JOB),
     ("--het-group", Yes, OTHER_JOB),

@@ -73,6 +73,24 @@ pub fn as_user<T>(user: Option<(u32, u32)>, act: impl FnOnce() -> T) -> T {
     act()
 }
 
+/// The same with that user's groups as well, in a thread of its own that ends with it. None: with our own rights.
+pub fn as_whole_user<T: Send>(user: Option<&User>, act: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    let Some(user) = user else { return act() };
+    let work = || {
+        let groups = &user.groups;
+        // SAFETY: the pointer is to as many numbers as are said. Not glibc's setgroups, which changes every thread's.
+        check(unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) })?;
+        as_user(Some((user.uid, user.gid)), || {
+            // SAFETY: a number that is no user changes nothing, and gives what there is.
+            match unsafe { libc::setfsuid(libc::uid_t::MAX) } as u32 == user.uid {
+                true => act(),
+                false => Err(io::ErrorKind::PermissionDenied.into()),
+            }
+        })
+    };
+    std::thread::scope(|scope| scope.spawn(work).join()).map_err(|_| io::Error::other("a thread has broken off"))?
+}
+
 /// These groups in the place of this process's own, for a process that serves one user: [`as_user`] leaves groups as they are. Only root may.
 pub fn take_groups(groups: &[u32]) -> io::Result<()> {
     // SAFETY: the pointer is to as many numbers as are said.

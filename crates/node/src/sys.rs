@@ -227,6 +227,23 @@ pub fn prepare_program(command: &mut std::process::Command, daemon: Option<u32>,
     unsafe { command.pre_exec(prepare) };
 }
 
+/// Has `command` begin without the signals blocked that this process waits for: a child has its parent's mask otherwise.
+pub fn unblock_signals(command: &mut std::process::Command) {
+    let prepare = || {
+        // SAFETY: sigset_t is plain data; the pointers are to a live object of ours; the calls are async-signal-safe.
+        unsafe {
+            let mut none: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&mut none);
+            match libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut()) {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            }
+        }
+    };
+    // SAFETY: only async-signal-safe calls are made between fork and exec.
+    unsafe { command.pre_exec(prepare) };
+}
+
 /// A helper of the engine: own session, `connection` as descriptor 3, everything else closed on exec.
 pub fn prepare_helper(command: &mut std::process::Command, connection: Option<RawFd>) {
     // SAFETY: only async-signal-safe calls are made between fork and exec.

@@ -129,6 +129,7 @@ impl Book {
             Change::Updated(id, update) => self.change(*id, at, |job| match update {
                 Update::Nice(nice) => job.spec.nice = *nice,
                 Update::Limit(ms) => job.spec.limit_ms = Some(*ms),
+                Update::Name(name) => job.spec.name.clone_from(name),
                 Update::Begin(begin) => (job.spec.begin_at, job.not_before) = (Some(*begin), *begin),
                 Update::AtOnce(most) => {
                     if let Some(array) = &mut job.spec.array {
@@ -166,9 +167,7 @@ impl Book {
                     job.last_start = Some(at);
                     let run = job.again.get(task).copied().unwrap_or(0);
                     let (shares, started) = (shares.clone(), at);
-                    let run =
-                        Run { run, started, began: None, shares, suspended_at: None, suspended_ms: 0, ending: None };
-                    job.running.insert(*task, run);
+                    job.running.insert(*task, Run::new(run, started, shares));
                 });
             }
             Change::Began(id, task) => self.change_run((*id, *task), |run| run.began = Some(at)),
@@ -176,6 +175,8 @@ impl Book {
             Change::Resumed(id, task) => self.change_run((*id, *task), |run| {
                 run.suspended_ms += run.suspended_at.take().map_or(0, |since| at.saturating_sub(since));
             }),
+            Change::Parked(id, task, parked) => self.change_run((*id, *task), |run| run.parked = *parked),
+            Change::Warned(id, task) => self.change_run((*id, *task), |run| run.warned = true),
             Change::Ending(id, task, cause) => {
                 self.change_run((*id, *task), |run| run.ending = Some(cause.clone()));
             }

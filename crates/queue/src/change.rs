@@ -1,9 +1,10 @@
 //! What comes into the queue and what goes out of it.
 
 use crate::array::Tasks;
+use crate::bytes::Bytes;
 use crate::gres::Gres;
 use crate::job::{Cause, How, Id, Job, Run, Share, State, Usage};
-use crate::spec::Spec;
+use crate::spec::{Files, Spec};
 use serde::{Deserialize, Serialize};
 
 /// A node, as its daemon says.
@@ -47,6 +48,8 @@ pub enum Update {
     Nice(i32),
     /// The time limit; who may make it longer is the caller's business.
     Limit(u64),
+    /// What people call it.
+    Name(String),
     /// Not before.
     Begin(u64),
     /// Tasks of an array that run at a time.
@@ -65,6 +68,8 @@ pub enum Input {
         /// Who wants it.
         by: String,
     },
+    /// An allocation is not needed any more.
+    GiveBack(u64),
     /// It is not to start.
     Hold {
         /// Which.
@@ -85,6 +90,13 @@ pub enum Input {
         id: Id,
         /// And waits until it is released.
         hold: bool,
+    },
+    /// It is to stand still, or to go on when its CPUs are free.
+    Park {
+        /// Which.
+        id: Id,
+        /// Stand still.
+        still: bool,
     },
     /// Something about it is to be otherwise.
     Update(u64, Update),
@@ -125,6 +137,10 @@ pub enum Change {
     Suspended(u64, u32),
     /// It goes on.
     Resumed(u64, u32),
+    /// An operator has it stand still, or no longer.
+    Parked(u64, u32, bool),
+    /// It was sent the signal that it wanted before its end.
+    Warned(u64, u32),
     /// It was told to end.
     Ending(u64, u32, Cause),
     /// It has ended, and this is what it was.
@@ -184,6 +200,12 @@ pub struct Outcome {
     pub run: Run,
     /// When it ended.
     pub ended: u64,
+    /// Where it ran and wrote: its specification is forgotten sooner. Of earlier versions' jobs it is not known (empty).
+    #[serde(default)]
+    pub directory: Bytes,
+    /// See above.
+    #[serde(default)]
+    pub files: Files,
 }
 
 /// What the caller has to do, in this order. Nothing may be done before the records that came before it are stored.
@@ -203,6 +225,8 @@ pub enum Effect {
     Suspend(Id, u32),
     /// Let them go on.
     Resume(Id, u32),
+    /// Its time is nearly over: it gets the signal that it wanted ([`Spec::signal`](crate::Spec)).
+    Warn(Id, u32),
     /// Tell its user ([`Spec::tell`] wants it). Without a task it is about all of the job.
     Notify(Id, Event),
     /// For accounts and history.

@@ -154,6 +154,8 @@ pub enum How {
 pub enum Cause {
     /// This user wanted it.
     Cancelled(String),
+    /// It was an allocation, and is not needed any more.
+    GivenBack,
     /// Its time is over.
     Timeout,
     /// Its deadline has come.
@@ -184,9 +186,20 @@ pub struct Run {
     pub suspended_ms: u64,
     /// It was told to end.
     pub ending: Option<Cause>,
+    /// An operator has it stand still: only an operator has it go on.
+    #[serde(default)]
+    pub parked: bool,
+    /// It has had the signal that it wanted before its end.
+    #[serde(default)]
+    pub warned: bool,
 }
 
 impl Run {
+    pub(crate) fn new(run: u32, started: u64, shares: Vec<Share>) -> Run {
+        let (began, suspended_at, suspended_ms, ending) = (None, None, 0, None);
+        Run { run, started, began, shares, suspended_at, suspended_ms, ending, parked: false, warned: false }
+    }
+
     /// Its CPUs.
     pub fn cpus(&self) -> u64 {
         self.shares.iter().map(|s| u64::from(s.cpus)).sum()

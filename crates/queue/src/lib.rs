@@ -51,4 +51,4 @@ pub use job::{Cause, How, Id, Job, Run, Share, State, Usage};
 pub use priority::Priority;
 pub use queue::Queue;
 pub use settings::{Partition, Policy, Quality, Settings, Weights};
-pub use spec::{Files, MOST_ENVIRONMENT, MOST_NICE, MOST_SCRIPT, Request, Spec, Tell, Work};
+pub use spec::{Files, MOST_ENVIRONMENT, MOST_NICE, MOST_SCRIPT, Request, Spec, Tell, Warning, Work};

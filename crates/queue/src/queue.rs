@@ -124,9 +124,11 @@ impl Queue {
         match input {
             Input::Submit(spec) => self.submit(*spec),
             Input::Cancel { id, by } => self.known(id, |queue| queue.cancel(id, &by)),
+            Input::GiveBack(job) => self.known(Id::of(job), |queue| queue.give_back(job)),
             Input::Hold { id, operator } => self.known(id, |queue| queue.hold(id, operator)),
             Input::Release { id, operator } => self.known(id, |queue| queue.release(id, operator)),
             Input::Requeue { id, hold } => self.known(id, |queue| queue.requeue(id, hold)),
+            Input::Park { id, still } => self.known(id, |queue| queue.park(id, still)),
             Input::Update(job, update) => self.known(Id::of(job), |queue| queue.update(job, update)),
             Input::NodeSeen(node) => self.node_seen(node),
             Input::NodeLost(name) => self.node_lost(&name),
@@ -191,10 +193,12 @@ impl Queue {
         let may = |users: &[String]| users.is_empty() || users.contains(user);
         let named = spec.request.partition.as_deref();
         match (self.settings.partition(named), named) {
-            (None, Some(name)) => {
+            (None, Some(name)) if name != self.settings.usual() => {
                 let all: Vec<&str> = self.settings.partitions.keys().map(String::as_str).collect();
-                let known = if all.is_empty() { "none is configured".to_owned() } else { all.join(", ") };
-                return Err(format!("there is no partition {name} ({known}): leave out --partition, or name another"));
+                let known = if all.is_empty() { self.settings.usual().to_owned() } else { all.join(", ") };
+                return Err(format!(
+                    "there is no partition {name}, there is {known}: leave out --partition, or name that"
+                ));
             }
             (Some(p), _) if p.closed => return Err("this partition takes no new jobs".into()),
             (Some(p), _) if !may(&p.users) => return Err(format!("{user} may not use this partition")),
@@ -205,7 +209,7 @@ impl Queue {
                     return Err(format!("this partition's longest time is {most}: ask for less (--time)"));
                 }
             }
-            (None, None) => {}
+            (None, _) => {}
         }
         if let Some(name) = &spec.quality {
             let quality = self.settings.qualities.get(name);
@@ -246,6 +250,17 @@ impl Queue {
         for task in self.runs_of(id) {
             self.end(task, Cause::Cancelled(by.to_owned()));
         }
+    }
+
+    fn give_back(&mut self, job: u64) {
+        if !self.book.jobs[&job].spec.tied {
+            return self.refuse(format!("job {job} is no allocation: `pando cancel` ends it"));
+        }
+        let waiting = self.book.jobs[&job].waiting.clone();
+        if !waiting.is_empty() {
+            self.over(job, waiting, State::Cancelled);
+        }
+        self.runs_of(Id::of(job)).into_iter().for_each(|task| self.end(task, Cause::GivenBack));
     }
 
     /// Tasks that wait won't start.
@@ -302,11 +317,31 @@ impl Queue {
         running.into_iter().for_each(|task| self.end(task, Cause::Requeue { hold }));
     }
 
+    fn park(&mut self, id: Id, still: bool) {
+        let all = self.runs_of(id);
+        let is_meant = |task: &Task| self.book.run(*task).is_some_and(|r| r.ending.is_none() && r.parked != still);
+        let meant: Vec<Task> = all.into_iter().filter(is_meant).collect();
+        if meant.is_empty() {
+            let what = if still { "runs" } else { "was suspended by an operator" };
+            return self.refuse(format!("nothing of job {id} {what}"));
+        }
+        for task in meant {
+            let Some(run) = self.book.run(task).cloned() else { continue };
+            self.write(Change::Parked(task.0, task.1, still));
+            // Who is let go goes on with a pass that finds his CPUs free.
+            if still && run.suspended_at.is_none() {
+                self.write(Change::Suspended(task.0, task.1));
+                self.effects.push(Effect::Suspend(self.book.jobs[&task.0].name_of(task.1), run.run));
+            }
+        }
+    }
+
     fn update(&mut self, id: u64, update: Update) {
         let mut spec = self.book.jobs[&id].spec.clone();
         match &update {
             Update::Nice(nice) => spec.nice = *nice,
             Update::Limit(ms) => spec.limit_ms = Some(*ms),
+            Update::Name(name) => spec.name.clone_from(name),
             Update::Begin(begin) => spec.begin_at = Some(*begin),
             Update::AtOnce(most) => match &mut spec.array {
                 Some(array) => array.at_once = *most,
@@ -361,12 +396,16 @@ impl Queue {
     fn ended(&mut self, id: Id, number: u32, how: How, usage: Usage) {
         let Some(task) = self.run_of(id, number) else { return };
         let Some(run) = self.book.run(task).cloned() else { return };
+        // Who holds its nodes has no end of its own.
+        let how = if run.ending == Some(Cause::GivenBack) { How::Exit(0) } else { how };
         let (state, again) = self.verdict(task, &run, &how);
         match again {
             Some((not_before, hold)) => self.write(Change::Requeued(task.0, task.1, not_before, hold)),
             None => self.write(Change::Ended(task.0, task.1, state, how.clone(), usage)),
         }
-        let outcome = Outcome { id, state, how, usage, run, ended: self.now };
+        let spec = self.book.jobs.get(&task.0).map(|job| (job.spec.directory.clone(), job.spec.files.clone()));
+        let (directory, files) = spec.unwrap_or_default();
+        let outcome = Outcome { id, state, how, usage, run, ended: self.now, directory, files };
         self.effects.push(Effect::Outcome(Box::new(outcome)));
         match again {
             Some(_) => self.tell(id, Event::Requeued),
@@ -387,6 +426,7 @@ impl Queue {
         let node_lost = if may && tries_left { (State::Requeued, Some((0, false))) } else { (State::NodeFail, None) };
         match (&run.ending, how) {
             (Some(Cause::Cancelled(_)), _) => (State::Cancelled, None),
+            (Some(Cause::GivenBack), _) => (State::Completed, None),
             (Some(Cause::Timeout), _) => (State::Timeout, None),
             (Some(Cause::Deadline), _) => (State::Deadline, None),
             (Some(Cause::Requeue { hold }), _) => (State::Requeued, Some((0, *hold))),

@@ -86,6 +86,11 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// What the partition of a job that names none is called, whether it has rules or not.
+    pub fn usual(&self) -> &str {
+        self.default_partition().unwrap_or("batch")
+    }
+
     /// The partition of a job that names none.
     pub fn default_partition(&self) -> Option<&str> {
         match self.partitions.contains_key("batch") {

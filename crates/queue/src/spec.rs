@@ -120,6 +120,17 @@ pub struct Tell {
     pub each_task: bool,
 }
 
+/// A signal before the end of its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warning {
+    /// Its number.
+    pub signal: i32,
+    /// So long before, milliseconds.
+    pub before_ms: u64,
+    /// To the script alone, and not to its steps.
+    pub script: bool,
+}
+
 /// Where files are read and written. Patterns as Slurm has them (`%j`, `%A`, `%a`, `%x`, ...), which whoever starts the job fills in.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -176,6 +187,10 @@ pub struct Spec {
     pub tell: Tell,
     /// What the user notes.
     pub comment: String,
+    /// What it is sent before its time is over.
+    pub signal: Option<Warning>,
+    /// It is an allocation for somebody who waits elsewhere: it ends when he is gone (who sees to that is the caller).
+    pub tied: bool,
 }
 
 impl Default for Spec {
@@ -200,6 +215,8 @@ impl Default for Spec {
             array: None,
             tell: Tell::default(),
             comment: String::new(),
+            signal: None,
+            tied: false,
         }
     }
 }
@@ -315,6 +332,8 @@ impl Spec {
         self.check_work()?;
         self.request.check()?;
         self.limit_ms.map_or(Ok(()), |ms| within("the time limit in milliseconds (--time)", ms, 1, LONGEST))?;
+        let signal = self.signal.map_or(1, |s| s.signal);
+        within("the signal (--signal)", u64::try_from(signal).unwrap_or(0), 1, 64)?;
         within("--nice", u64::from(self.nice.unsigned_abs()), 0, MOST_NICE as u64)?;
         within("the number of dependencies", self.dependency.terms.len() as u64, 0, MOST_TERMS as u64)?;
         if let Some(array) = &self.array {

@@ -1,9 +1,9 @@
 //! What becomes true because time passes, and when the next such thing is due.
 
 use crate::book::Task;
-use crate::change::Change;
+use crate::change::{Change, Effect};
 use crate::depend::{Kind, Standing, Term};
-use crate::job::{Cause, Job, State};
+use crate::job::{Cause, Job, Run, State};
 use crate::queue::Queue;
 use std::collections::BTreeMap;
 
@@ -37,6 +37,7 @@ impl Queue {
             }
         }
         ends.into_iter().for_each(|(task, cause)| self.end(task, cause));
+        self.warn();
         let late = |job: &&Job| last_start(job).is_some_and(|last| last < now);
         let late: Vec<u64> = self.waiting().filter(late).map(|job| job.id).collect();
         for id in late {
@@ -46,6 +47,19 @@ impl Queue {
         let past: Vec<String> =
             self.book.reservations.values().filter(|r| r.end <= now).map(|r| r.name.clone()).collect();
         past.into_iter().for_each(|name| self.write(Change::Unreserved(name)));
+    }
+
+    /// Those whose time is nearly over, and who want to know.
+    fn warn(&mut self) {
+        let now = self.now;
+        let due = self.runs().filter(|(job, _, run)| {
+            run.ending.is_none() && run.began.is_some() && warning(job, run, now).is_some_and(|left| left == 0)
+        });
+        let due: Vec<_> = due.map(|(job, task, run)| ((job.id, task), job.name_of(task), run.run)).collect();
+        for (task, id, run) in due {
+            self.write(Change::Warned(task.0, task.1));
+            self.effects.push(Effect::Warn(id, run));
+        }
     }
 
     /// Those whose dependency can't be met any more, and those who wait for them.
@@ -141,7 +155,8 @@ impl Queue {
         let runs = self.runs().filter(|(_, _, run)| run.ending.is_none()).flat_map(|(job, _, run)| {
             let limit = job.spec.limit_ms.filter(|_| run.suspended_at.is_none());
             let left = limit.map(|limit| now.saturating_add(limit.saturating_sub(run.ran(now))));
-            [left, job.spec.deadline]
+            let warned = warning(job, run, now).filter(|_| run.suspended_at.is_none() && run.began.is_some());
+            [left, job.spec.deadline, warned.map(|left| now.saturating_add(left))]
         });
         let begins = self.waiting().flat_map(|job| {
             let after = job.spec.dependency.terms.iter().filter(|t| t.minutes > 0).filter_map(|t| {
@@ -158,6 +173,12 @@ impl Queue {
         let all = runs.chain(begins).flatten().chain(reserved.flatten().filter(|at| *at > now)).chain(old);
         all.min().map(|at| at.max(now.saturating_add(1)))
     }
+}
+
+/// How long it is until a task gets the signal that it wants before its end.
+fn warning(job: &Job, run: &Run, now: u64) -> Option<u64> {
+    let before = job.spec.signal.filter(|_| !run.warned)?.before_ms;
+    Some(job.spec.limit_ms?.saturating_sub(before).saturating_sub(run.ran(now)))
 }
 
 /// When a job must have started at the latest to end by its deadline.

@@ -54,6 +54,38 @@ pub enum BatchVerb {
         #[arg(long)]
         json: bool,
     },
+    /// Show what a job has written, wherever its node is; or go on showing it until the job has ended, and end as it did.
+    #[command(after_help = "Example: pando logs -f 17")]
+    Logs(LogOptions),
+    /// Show what a job writes from now on until it ends, and end as it did; or open a shell beside it, at its first node.
+    #[command(after_help = "Example: pando attach 17; pando attach --shell 17")]
+    Attach {
+        /// A shell with the job's variables, at its first node.
+        #[arg(long)]
+        shell: bool,
+        /// The job, or a task of an array (17_4).
+        #[arg(value_parser = id)]
+        job: Id,
+    },
+    /// Wait for nodes as a batch job does, then run a command here whose `pando run -n`, `srun` and `mpiexec` use them; give them back when it ends.
+    #[command(after_help = "Example: pando alloc -n 4 -t 30 make check", disable_version_flag = true)]
+    Alloc(Box<AllocOptions>),
+    /// As scontrol.
+    #[command(name = "__scontrol", hide = true, disable_help_flag = true)]
+    Scontrol {
+        /// Its words.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
+    /// As sinfo: partitions, and nodes by how much of them jobs have.
+    #[command(name = "__sinfo", hide = true)]
+    Sinfo(SinfoOptions),
+    /// Says that somebody is there who has an allocation.
+    #[command(name = "__tie", hide = true)]
+    Tie {
+        /// The allocation.
+        job: u64,
+    },
     /// Show jobs that have ended: how, where, and what they have used.
     #[command(after_help = "Example: pando history -u ann --since 1d")]
     History(HistoryOptions),
@@ -78,8 +110,38 @@ pub struct SubmitOptions {
     pub script: Vec<OsString>,
 }
 
-/// `pando queue`.
+/// `pando logs`.
 #[derive(ClapArgs)]
+pub struct LogOptions {
+    /// Go on until the job has ended, and end with its status.
+    #[arg(short, long)]
+    pub follow: bool,
+    /// What it wrote to standard error, if that has a file of its own.
+    #[arg(long)]
+    pub err: bool,
+    /// Begin with the last N lines.
+    #[arg(short = 'n', long, value_name = "N")]
+    pub lines: Option<u64>,
+    /// The job, or a task of an array (17_4).
+    #[arg(value_name = "JOB", value_parser = id)]
+    pub job: Id,
+}
+
+/// `pando alloc`.
+#[derive(ClapArgs)]
+pub struct AllocOptions {
+    #[command(flatten)]
+    pub said: Said,
+    /// As salloc: what it says is said in its name.
+    #[arg(long, hide = true)]
+    pub slurm: bool,
+    /// The command and its arguments; your shell, if nothing is said.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// `pando queue`.
+#[derive(ClapArgs, Default)]
 pub struct QueueOptions {
     /// Jobs of these users only.
     #[arg(short, long, value_name = "USER,...", value_delimiter = ',')]
@@ -90,9 +152,62 @@ pub struct QueueOptions {
     /// These jobs only.
     #[arg(short, long, value_name = "JOB,...", value_delimiter = ',', value_parser = id)]
     pub jobs: Vec<Id>,
+    /// Those in these states only: PENDING or PD, RUNNING or R, ...; `all` for those that have just ended, too.
+    #[arg(short = 't', long, value_name = "STATE,...", value_delimiter = ',')]
+    pub states: Vec<String>,
+    /// Those that are called so only.
+    #[arg(short, long, value_name = "NAME,...", value_delimiter = ',')]
+    pub name: Vec<String>,
+    /// Those of these partitions only.
+    #[arg(short, long, value_name = "NAME,...", value_delimiter = ',')]
+    pub partition: Vec<String>,
+    /// Those that have one of these nodes only.
+    #[arg(short = 'w', long, value_name = "NODE,...", value_delimiter = ',')]
+    pub nodelist: Vec<String>,
     /// Those that have just ended, too.
     #[arg(short, long)]
     pub all: bool,
+    /// When those that wait are expected to start.
+    #[arg(long)]
+    pub start: bool,
+    /// Which columns, as squeue has them: '%.18i %.9P %j %T %M %R'.
+    #[arg(short = 'o', long, value_name = "FORMAT", allow_hyphen_values = true)]
+    pub format: Option<String>,
+    /// More columns.
+    #[arg(short, long)]
+    pub long: bool,
+    /// No first line with names.
+    #[arg(long)]
+    pub noheader: bool,
+    /// As squeue: its columns.
+    #[arg(long, hide = true)]
+    pub slurm: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `sinfo`.
+#[derive(ClapArgs)]
+pub struct SinfoOptions {
+    /// A line for each node.
+    #[arg(short = 'N', long = "Node")]
+    pub each: bool,
+    /// More columns.
+    #[arg(short, long)]
+    pub long: bool,
+    /// Which columns: '%P %.5a %.6D %t %N'.
+    #[arg(short = 'o', long, value_name = "FORMAT", allow_hyphen_values = true)]
+    pub format: Option<String>,
+    /// These partitions only.
+    #[arg(short, long, value_name = "NAME,...", value_delimiter = ',')]
+    pub partition: Vec<String>,
+    /// These nodes only.
+    #[arg(short, long, value_name = "NODE,...", value_delimiter = ',')]
+    pub nodes: Vec<String>,
+    /// Nodes in these states only: idle, mixed, allocated, draining, drained, down.
+    #[arg(short = 't', long, value_name = "STATE,...", value_delimiter = ',')]
+    pub states: Vec<String>,
     /// No first line with names.
     #[arg(long)]
     pub noheader: bool,
@@ -107,11 +222,26 @@ pub struct CancelOptions {
     /// All jobs of this user.
     #[arg(short, long)]
     pub user: Option<String>,
+    /// All of mine.
+    #[arg(long)]
+    pub me: bool,
+    /// Those in this state only (of mine, if no user and no job is named): PENDING, RUNNING, ...
+    #[arg(short = 't', long)]
+    pub state: Option<String>,
+    /// Those that are called so only (likewise).
+    #[arg(short, long)]
+    pub name: Option<String>,
+    /// Those of this partition only (likewise).
+    #[arg(short, long)]
+    pub partition: Option<String>,
+    /// Say nothing of those that can't be ended.
+    #[arg(short = 'Q', long)]
+    pub quiet: bool,
     /// Send this signal to their processes, and do no more: USR1, 10.
     #[arg(short, long)]
     pub signal: Option<String>,
     /// The jobs; 17_4 for a task of an array.
-    #[arg(value_name = "JOB", value_parser = id, required_unless_present = "user")]
+    #[arg(value_name = "JOB", value_parser = id, required_unless_present_any = ["user", "me", "state", "name", "partition"])]
     pub jobs: Vec<Id>,
 }
 
@@ -126,15 +256,39 @@ pub struct Ids {
 /// `pando history`.
 #[derive(ClapArgs)]
 pub struct HistoryOptions {
-    /// Jobs of this user only.
-    #[arg(short, long)]
-    pub user: Option<String>,
-    /// This job only.
-    #[arg(short, long, value_parser = id)]
-    pub job: Option<Id>,
+    /// Jobs of these users only.
+    #[arg(short, long, value_name = "USER,...", value_delimiter = ',')]
+    pub user: Vec<String>,
+    /// These jobs only.
+    #[arg(short, long, value_name = "JOB,...", value_delimiter = ',', value_parser = id)]
+    pub job: Vec<Id>,
     /// That ended then or later: 2h, 3d, a date or time.
     #[arg(short = 'S', long, value_name = "TIME")]
     pub since: Option<String>,
+    /// That ended then or earlier.
+    #[arg(short = 'E', long, value_name = "TIME")]
+    pub until: Option<String>,
+    /// That ended so: COMPLETED, FAILED, CANCELLED, ...
+    #[arg(short, long, value_name = "STATE,...", value_delimiter = ',')]
+    pub state: Vec<String>,
+    /// That were called so.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub name: Vec<String>,
+    /// Which columns, as sacct has them: jobid,jobname%20,state,exitcode.
+    #[arg(short = 'o', long, value_name = "COLUMNS")]
+    pub format: Option<String>,
+    /// With | between the columns; --parsable with one at the end, too.
+    #[arg(short = 'P', long)]
+    pub parsable2: bool,
+    /// See there.
+    #[arg(short, long)]
+    pub parsable: bool,
+    /// No first line with names.
+    #[arg(long)]
+    pub noheader: bool,
+    /// As sacct: its columns.
+    #[arg(long, hide = true)]
+    pub slurm: bool,
     /// So many at most, the newest.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1000)]
     pub most: u32,

@@ -145,6 +145,9 @@ pub struct ParallelOptions {
     /// Ranks are stopped before they begin; SIGCONT to this command lets them.
     #[arg(long, help_heading = ENDS)]
     pub hold: bool,
+    /// A step of this batch job, which runs: on its nodes, with its variables.
+    #[arg(long, value_name = "JOB", value_parser = pando_queue::Id::read, help_heading = WHERE)]
+    pub jobid: Option<pando_queue::Id>,
     /// A word of another launcher was said that changes nothing.
     #[arg(long, hide = true)]
     pub as_job: bool,
@@ -273,6 +276,7 @@ impl ParallelOptions {
             self.kill_on_bad_exit.is_some(),
             self.grace.is_some(),
             self.hold,
+            self.jobid.is_some(),
             self.as_job,
         ];
         words.contains(&true)

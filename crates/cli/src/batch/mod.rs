@@ -1,10 +1,17 @@
 //! Batch jobs: `pando submit`, `queue`, `cancel` and what else is said to the queue.
 
+mod alloc;
+mod format;
+mod list;
+mod logs;
+mod nodes;
 pub mod options;
+mod past;
+mod scontrol;
 mod shown;
 mod spec;
 
-use crate::args::{BatchVerb, CancelOptions, HistoryOptions, QueueOptions, SubmitOptions};
+use crate::args::{BatchVerb, SubmitOptions};
 use crate::parallel::environment::environment;
 
 use pando_node::client::{Client, ClientError};
@@ -17,10 +24,15 @@ use std::ffi::OsStr;
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// One wait; then it is asked again.
 const PATIENCE_MS: u64 = 30_000;
+
+/// A daemon that is started again is there within this.
+const COMES_BACK: Duration = Duration::from_secs(60);
+/// It is tried so often.
+const PAUSE: Duration = Duration::from_millis(300);
 
 type Ended = Result<i32, String>;
 
@@ -41,23 +53,17 @@ fn now() -> (u64, i64) {
 /// The script's own words first, then those of the command line.
 fn made(options: &SubmitOptions) -> Result<(Spec, Manner), String> {
     let (mut spec, mut manner) = (Spec::default(), Manner::default());
-    let now = now();
     let (work, name) = work(options)?;
     if let Work::Script { text, .. } = &work {
         let shown = options.script.first().map_or("standard input".into(), |s| s.to_string_lossy().into_owned());
         for directive in directives::read(&text.0).map_err(|wrong| format!("{shown}: {wrong}"))? {
             for word in &directive.words {
-                take(&mut spec, &mut manner, word, now)
+                take(&mut spec, &mut manner, word, now())
                     .map_err(|why| format!("{shown}: line {}: {why}", directive.line))?;
             }
         }
     }
-    for word in &options.said.0 {
-        take(&mut spec, &mut manner, word, now)?;
-    }
-    if spec.name.is_empty() {
-        spec.name = name;
-    }
+    say(&mut spec, &mut manner, &options.said.0, name)?;
     let here = std::env::current_dir().map_err(|e| format!("the working directory: {e}"))?;
     let directory = manner.chdir.as_ref().map_or(here.clone(), |dir| here.join(dir));
     spec.directory = Bytes(directory.as_os_str().as_bytes().to_vec());
@@ -68,6 +74,17 @@ fn made(options: &SubmitOptions) -> Result<(Spec, Manner), String> {
         spec.files.output = Some(Bytes::from(if spec.array.is_some() { "slurm-%A_%a.out" } else { "slurm-%j.out" }));
     }
     Ok((spec, manner))
+}
+
+/// What the command line says.
+fn say(spec: &mut Spec, manner: &mut Manner, words: &[String], name: String) -> Result<(), String> {
+    for word in words {
+        take(spec, manner, word, now())?;
+    }
+    if spec.name.is_empty() {
+        spec.name = name;
+    }
+    Ok(())
 }
 
 /// What runs, and what it is called.
@@ -123,7 +140,11 @@ pub fn submit(client: &Client, options: &SubmitOptions) -> Ended {
         println!("{}", serde_json::to_string_pretty(&shown).map_err(|e| e.to_string())?);
         return Ok(0);
     }
+    let request = spec.request.clone();
     let number: u64 = ask(client, &Ask::Submit(Box::new(spec)))?;
+    if let Some(why) = nodes::impossible(client, &request).filter(|_| !manner.quiet) {
+        eprintln!("pando: job {number} can't start on the nodes that there are: {why}; it waits for others to come");
+    }
     match (manner.quiet, manner.parsable || options.json) {
         (true, _) => {}
         (_, true) => println!("{number}"),
@@ -162,14 +183,21 @@ pub fn order(client: &Client, what: &Ask) -> Ended {
 pub fn act(client: &Client, verb: BatchVerb) -> i32 {
     let done = match verb {
         BatchVerb::Submit(options) => submit(client, &options),
-        BatchVerb::Queue(options) => list(client, options).map(|()| 0),
-        BatchVerb::Cancel(options) => cancel(client, options),
+        BatchVerb::Queue(options) => list::queue(client, &options),
+        BatchVerb::Cancel(options) => list::cancel(client, &options),
         BatchVerb::Hold(ids) => order(client, &Ask::Hold(ids.jobs)),
         BatchVerb::Release(ids) => order(client, &Ask::Release(ids.jobs)),
         BatchVerb::Requeue { hold, ids } => order(client, &Ask::Requeue { ids: ids.jobs, hold }),
         BatchVerb::Wait(ids) => wait(client, &ids.jobs, false),
         BatchVerb::Info { job, json } => shown::info(client, job, json).map(|()| 0),
-        BatchVerb::History(options) => past(client, options).map(|()| 0),
+        BatchVerb::Logs(options) => logs::logs(client, &options),
+        BatchVerb::Attach { shell: true, job } => alloc::shell(client, job),
+        BatchVerb::Attach { job, .. } => logs::attach(client, job),
+        BatchVerb::Alloc(options) => alloc::alloc(client, &options),
+        BatchVerb::Tie { job } => alloc::tie(client, job),
+        BatchVerb::Scontrol { words } => scontrol::scontrol(client, &words),
+        BatchVerb::Sinfo(options) => nodes::sinfo(client, &options),
+        BatchVerb::History(options) => past::history(client, &options),
     };
     done.unwrap_or_else(|why| {
         eprintln!("pando: {why}");
@@ -177,20 +205,58 @@ pub fn act(client: &Client, verb: BatchVerb) -> i32 {
     })
 }
 
+/// Are we in this job already?
+pub fn is_within(id: Id) -> bool {
+    std::env::var("PANDO_BATCH_JOB").is_ok_and(|job| job == id.to_string())
+}
+
+/// Has this very command begin again within a job. Comes back, with the reason, only if that can't be.
+pub fn enter_again(client: &Client, id: Id) -> String {
+    let mut words = std::env::args_os();
+    let name = words.next().unwrap_or_default();
+    alloc::enter(client, id, &name, words).err().unwrap_or_default()
+}
+
+/// `pando explain JOB`.
+pub fn explain(client: &Client, job: Id, json: bool) -> Result<(), String> {
+    shown::explain(client, job, json)
+}
+
+/// `pando explain NUMBER`: a process, if a program of that number runs here, and otherwise a job.
+pub fn explain_any(client: &Client, id: Id, json: bool) -> Result<(), String> {
+    let pid = u32::try_from(id.job).ok().filter(|_| id.task.is_none());
+    // The kernel's own have no words, and there are many with low numbers, as jobs have.
+    let is_program = |pid: &u32| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|words| !words.is_empty());
+    match pid {
+        Some(pid) if is_program(&pid) => crate::show::explain(client, pid, json),
+        None => shown::explain(client, id, json),
+        Some(pid) => shown::explain(client, id, json).or_else(|_| crate::show::explain(client, pid, json)),
+    }
+}
+
+/// Has the daemon, or the queue's, no answer for now? Otherwise it has said no.
+fn is_passing(e: &ClientError) -> bool {
+    match e {
+        ClientError::NoDaemon { .. } | ClientError::Silent { .. } | ClientError::Broken(_) => true,
+        ClientError::Refused(why) => {
+            ["the queue can't be asked", "no node that is up"].iter().any(|p| why.starts_with(p))
+        }
+    }
+}
+
+/// Asks for as long as a daemon may take that is started again.
+fn ask_on<T: DeserializeOwned>(client: &Client, what: &Ask) -> Result<T, String> {
+    let begun = Instant::now();
+    loop {
+        match client.post("/v1/queue", what) {
+            Err(e) if is_passing(&e) && begun.elapsed() < COMES_BACK => std::thread::sleep(PAUSE),
+            answer => return answer.map_err(said),
+        }
+    }
+}
+
 fn me() -> String {
     sys::user_name(sys::effective_uid())
-}
-
-fn list(client: &Client, options: QueueOptions) -> Result<(), String> {
-    let mut users = options.user;
-    users.extend(options.me.then(me));
-    let QueueOptions { jobs, all, json, noheader, .. } = options;
-    shown::queue(client, &shown::Wanted { users, jobs, all, json, no_header: noheader })
-}
-
-fn cancel(client: &Client, options: CancelOptions) -> Ended {
-    let signal = options.signal.as_deref().map(signal).transpose()?;
-    order(client, &Ask::Cancel { ids: options.jobs, user: options.user, signal })
 }
 
 /// `USR1`, `SIGUSR1`, `10`.
@@ -214,10 +280,4 @@ fn signal(text: &str) -> Result<i32, String> {
     let known = NAMES.iter().find(|(n, _)| *n == name).map(|(_, number)| *number);
     let number = known.or_else(|| text.parse().ok().filter(|n| (1..=64).contains(n)));
     number.ok_or_else(|| format!("`{text}` is no signal: write USR1, or its number"))
-}
-
-fn past(client: &Client, options: HistoryOptions) -> Result<(), String> {
-    let since = options.since.as_deref().map_or(Ok(0), crate::events::since)?;
-    let what = Ask::History { user: options.user, job: options.job.map(|id| id.job), since, most: options.most };
-    shown::history(client, &what, options.json)
 }

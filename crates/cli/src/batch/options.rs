@@ -48,6 +48,10 @@ fn about(name: &str) -> (&'static str, &'static str) {
         "quiet" => ("", "Print nothing"),
         "requeue" => ("", "It is run again when a node is lost (as if nothing is said)"),
         "reservation" => ("NAME", "Nodes that are reserved for it"),
+        "signal" => (
+            "[B:]SIGNAL[@SECONDS]",
+            "Its steps (B: itself) get this signal so long before its time is over; 60 seconds, if nothing is said",
+        ),
         "test-only" => ("", "Say what would be submitted, and do not"),
         "time" => ("TIME", "It is ended after this: minutes, H:M:S, D-H:M:S"),
         "wait" => ("", "Wait for its end, and end as it did"),

@@ -3,39 +3,16 @@
 use super::{ask, now};
 use crate::show::{print_json, print_table};
 use pando_node::client::Client;
-use pando_node::queue::ask::{Ask, Line, Past, Shown};
-use pando_queue::{Cause, How, Id, State, times};
-
-/// What `pando queue` shows.
-pub struct Wanted {
-    /// Of these users only.
-    pub users: Vec<String>,
-    /// These jobs only.
-    pub jobs: Vec<Id>,
-    /// Those that have just ended, too.
-    pub all: bool,
-    /// JSON.
-    pub json: bool,
-    /// No first line.
-    pub no_header: bool,
-}
+use pando_node::queue::ask::{Ask, Line, Shown};
+use pando_queue::{Id, State, times};
 
 /// `12:05`, `1-00:00:00`
-fn span(ms: u64) -> String {
+pub fn span(ms: u64) -> String {
     times::show(Some(ms))
 }
 
 /// `pando queue`.
-pub fn queue(client: &Client, wanted: &Wanted) -> Result<(), String> {
-    let mut lines: Vec<Line> = ask(client, &Ask::List)?;
-    lines.retain(|l| {
-        (wanted.users.is_empty() || wanted.users.contains(&l.user))
-            && (wanted.jobs.is_empty() || wanted.jobs.iter().any(|id| id.job == l.job))
-            && (wanted.all || !l.state.is_final())
-    });
-    if wanted.json {
-        return print_json(&lines);
-    }
+pub fn queue(lines: &[Line], no_header: bool) {
     let row = |l: &Line| {
         let list = match (l.nodes.is_empty(), l.reason.is_empty()) {
             (false, _) => l.nodes.join(","),
@@ -56,11 +33,10 @@ pub fn queue(client: &Client, wanted: &Wanted) -> Result<(), String> {
     };
     let rows: Vec<Vec<String>> = lines.iter().map(row).collect();
     let names = ["JOBID", "PARTITION", "NAME", "USER", "ST", "TIME", "NODES", "CPUS", "NODELIST(REASON)"];
-    match wanted.no_header {
+    match no_header {
         true => rows.iter().for_each(|row| println!("{}", row.join(" "))),
         false => print_table(&names, &rows, usize::MAX),
     }
-    Ok(())
 }
 
 /// `pando info`: all of a job, and what it waits for.
@@ -106,52 +82,35 @@ pub fn info(client: &Client, id: Id, json: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// `pando history`.
-pub fn history(client: &Client, what: &Ask, json: bool) -> Result<(), String> {
-    let all: Vec<Past> = ask(client, what)?;
+/// `pando explain`: what it waits for, and when it is expected to start.
+pub fn explain(client: &Client, id: Id, json: bool) -> Result<(), String> {
+    let all: Shown = ask(client, &Ask::Show(id))?;
     if json {
         return print_json(&all);
     }
-    let row = |p: &Past| {
-        let o = &p.outcome;
-        let nodes: Vec<&str> = o.run.shares.iter().map(|s| s.node.as_str()).collect();
-        vec![
-            o.id.to_string(),
-            p.name.clone(),
-            p.user.clone(),
-            state(o.state, o.run.ending.as_ref()),
-            end(&o.how),
-            span(o.run.ran(o.ended)),
-            format!("{:.1}s", o.usage.cpu_ms as f64 / 1000.0),
-            format!("{}M", o.usage.memory_mb),
-            nodes.join(","),
-            crate::events::local(o.ended),
-            match &o.how {
-                How::NotBegun(why) => why.clone(),
-                How::NodeLost(node) => format!("node {node} was lost"),
-                _ => String::new(),
-            },
-        ]
-    };
-    let rows: Vec<Vec<String>> = all.iter().map(row).collect();
-    let names = ["JOBID", "NAME", "USER", "STATE", "EXIT", "TIME", "CPU", "MEMORY", "NODES", "ENDED", "WHY"];
-    print_table(&names, &rows, usize::MAX);
+    println!("job {id} of {}: {}", all.job.spec.user, all.job.spec.name);
+    let state = all.state.names().0.to_lowercase();
+    match &all.why {
+        Some(why) => println!("  {state}: {why}"),
+        None => println!("  {state}"),
+    }
+    if let Some(why) = &all.last_failure {
+        println!("  last time: {why}");
+    }
+    if let Some((priority, ahead)) = all.priority {
+        println!("  {ahead} jobs come before it (its priority is {priority:.0})");
+    }
+    let at = |ms: u64| crate::events::local(ms);
+    match (all.expected, all.ends) {
+        (Some(when), _) if when <= now().0 => println!("  starts with the next pass"),
+        (Some(when), _) => println!("  starts {} at the latest, as things are", at(when)),
+        (None, Some(when)) => println!("  ends {} at the latest", at(when)),
+        (None, None) if all.state == State::Pending => println!("  nobody knows when it starts"),
+        (None, None) => {}
+    }
+    for (task, run) in &all.job.running {
+        let nodes: Vec<&str> = run.shares.iter().map(|s| s.node.as_str()).collect();
+        println!("  {} runs on {} for {}", all.job.name_of(*task), nodes.join(","), span(run.ran(now().0)));
+    }
     Ok(())
-}
-
-fn state(state: State, ending: Option<&Cause>) -> String {
-    match ending {
-        Some(Cause::Cancelled(by)) if state == State::Cancelled => format!("CANCELLED by {by}"),
-        _ => state.names().0.to_owned(),
-    }
-}
-
-/// As Slurm's accounts have it: status, and signal.
-fn end(how: &How) -> String {
-    match how {
-        How::Exit(status) => format!("{status}:0"),
-        How::Signal(number) => format!("0:{number}"),
-        How::OutOfMemory => "0:9".into(),
-        How::NodeLost(_) | How::NotBegun(_) => "-".into(),
-    }
 }

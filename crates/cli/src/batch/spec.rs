@@ -3,7 +3,7 @@
 use crate::nodelist;
 use pando_queue::array::Array;
 use pando_queue::depend::Dependency;
-use pando_queue::{Bytes, Spec, gres, sizes, times};
+use pando_queue::{Bytes, Spec, Warning, gres, sizes, times};
 
 /// What is for the command itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,6 +20,49 @@ pub struct Manner {
     pub export: Option<String>,
     /// `--chdir`.
     pub chdir: Option<String>,
+}
+
+/// Slurm's words about things that are not here.
+const HARMLESS: [&str; 25] = [
+    "acctg-freq",
+    "contiguous",
+    "cpu-bind",
+    "cpu-freq",
+    "distribution",
+    "export-file",
+    "get-user-env",
+    "hint",
+    "kill-on-invalid-dep",
+    "mem-bind",
+    "network",
+    "no-kill",
+    "ntasks-per-core",
+    "ntasks-per-socket",
+    "oversubscribe",
+    "priority",
+    "profile",
+    "propagate",
+    "spread-job",
+    "switches",
+    "threads-per-core",
+    "time-min",
+    "tmp",
+    "use-min-nodes",
+    "wckey",
+];
+/// Seconds before the end of a job's time, if nothing is said.
+const WARNED_S: u64 = 60;
+
+/// `[B:|R:]SIGNAL[@SECONDS]`
+fn warning(text: &str) -> Result<Warning, String> {
+    let (kinds, rest) = text.rsplit_once(':').unwrap_or(("", text));
+    if !kinds.chars().all(|c| "BR".contains(c)) {
+        return Err(format!("`{kinds}:` is not known: write B: for the script itself"));
+    }
+    let (name, seconds) = rest.split_once('@').map_or((rest, None), |(name, seconds)| (name, Some(seconds)));
+    let seconds = seconds.map_or(Ok(WARNED_S), |s| s.parse().map_err(|_| format!("`{s}` is no number of seconds")))?;
+    let before_ms = if seconds <= 65_535 { seconds * 1000 } else { return Err("65535 seconds are the most".into()) };
+    Ok(Warning { signal: super::signal(name)?, before_ms, script: kinds.contains('B') })
 }
 
 /// What one option says. `now`: milliseconds since 1970, and how many seconds local time is ahead. The error is for people.
@@ -85,8 +128,11 @@ pub fn take(spec: &mut Spec, manner: &mut Manner, word: &str, now: (u64, i64)) -
         "quiet" => manner.quiet = true,
         "test-only" => manner.test_only = true,
         "wait" => manner.wait = true,
+        "signal" => spec.signal = Some(warning(text).map_err(said)?),
         // They change nothing here.
         "overcommit" | "verbose" => {}
+        // Nor do these, though who wrote them may think so.
+        _ if HARMLESS.contains(&name) => eprintln!("pando: --{name} means nothing here, and is left alone"),
         _ => return Err(format!("--{name} is no option of `pando submit`")),
     }
     Ok(())
@@ -117,6 +163,9 @@ mod tests {
         let request = &spec.request;
         assert_eq!((request.nodes_min, request.nodes_max, request.ranks, request.memory), (2, Some(4), Some(8), 2048));
         assert_eq!((spec.limit_ms, spec.nice, manner.wait), (Some(5_400_000), 100, true));
+        let warned = |text| warning(text).map(|w| (w.signal, w.before_ms, w.script));
+        assert_eq!((warned("B:USR1@30"), warned("10")), (Ok((10, 30_000, true)), Ok((10, 60_000, false))));
+        assert!(warned("X:USR1").is_err() && warned("USR1@x").is_err() && warned("BOGUS").is_err());
         assert_eq!(take(&mut spec, &mut manner, "--nodes=x", (0, 0)), Err("--nodes: `x` is no number".into()));
     }
 }

@@ -16,6 +16,7 @@ mod template;
 mod terminal;
 
 use crate::args::{RunOptions, names};
+use crate::batch;
 use environment::environment;
 pub use hostfile::list as slots;
 use input::Input;
@@ -79,6 +80,11 @@ pub fn run(client: &Client, options: &RunOptions) -> i32 {
     if let Some(status) = is_no_program("run", &options.command) {
         return status;
     }
+    if let Some(id) = options.parallel.jobid.filter(|id| !batch::is_within(*id)) {
+        let why = batch::enter_again(client, id);
+        eprintln!("pando: {why}; nothing was started");
+        return NOT_STARTED;
+    }
     let fail = |why: &str| {
         eprintln!("pando: {why}; nothing was started");
         NOT_STARTED
@@ -131,7 +137,7 @@ fn open(client: &Client, request: &Request) -> Result<UnixStream, ClientError> {
     Ok(stream)
 }
 
-/// The nodes that were named; in a batch job its own, as many as there may be ranks, and no others.
+/// The nodes that were named; in a batch job its own, and no others.
 fn among(options: &crate::args::ParallelOptions, slots: &[(String, u32)]) -> Result<Vec<String>, String> {
     let named = names(options.nodelist.as_ref());
     let batch = std::env::var("PANDO_BATCH_NODES").unwrap_or_default();
@@ -146,15 +152,38 @@ fn among(options: &crate::args::ParallelOptions, slots: &[(String, u32)]) -> Res
     if !named.is_empty() || !slots.is_empty() {
         return Ok(named);
     }
-    let most = options.node_count.or(options.ranks).unwrap_or(1) as usize;
-    Ok(own.into_iter().take(most).map(str::to_owned).collect())
+    Ok(own.into_iter().map(str::to_owned).collect())
 }
+
+/// A step has as many of the job's nodes as it has ranks for, where nothing else is said; the head takes those where the fewest of the job's
+/// ranks run.
+fn nodes_of_step(options: &crate::args::ParallelOptions, own: usize) -> Option<u32> {
+    let is_step = std::env::var_os("PANDO_BATCH_NODES").is_some_and(|nodes| !nodes.is_empty());
+    let is_free = options.nodelist.is_none() && options.slots.is_none() && options.hostfile.is_none();
+    let ranks = options.ranks.map(|n| options.per_node.map_or(n, |each| n.div_ceil(each.max(1))));
+    (is_step && is_free).then(|| ranks.unwrap_or(1).clamp(1, own.max(1) as u32))
+}
+
+/// Slurm's variables of the job that its steps keep.
+const OF_THE_JOB: [&str; 9] = [
+    "SLURM_ARRAY_JOB_ID",
+    "SLURM_ARRAY_TASK_ID",
+    "SLURM_ARRAY_TASK_MIN",
+    "SLURM_ARRAY_TASK_MAX",
+    "SLURM_ARRAY_TASK_COUNT",
+    "SLURM_RESTART_COUNT",
+    "SLURM_JOB_USER",
+    "SLURM_JOB_ACCOUNT",
+    "SLURM_MEM_PER_NODE",
+];
 
 /// What the user has said, and what a shell would hand on.
 fn request(options: &RunOptions) -> Result<(Request, Sources), String> {
     let p = &options.parallel;
-    let more = p.env.as_deref().unwrap_or_default();
-    let environment = environment(std::env::vars_os().collect(), p.export.as_deref(), more)?;
+    let is_step = std::env::var_os("PANDO_BATCH_JOB").is_some();
+    let kept = OF_THE_JOB.iter().filter(|_| is_step).map(OsString::from);
+    let more: Vec<OsString> = kept.chain(p.env.iter().flatten().cloned()).collect();
+    let environment = environment(std::env::vars_os().collect(), p.export.as_deref(), &more)?;
     let terminal = p.pty.then(terminal::size).transpose()?;
     let environment = if p.pty { terminal::with_kind(environment) } else { environment };
     let task = task_of(&options.command, p.chdir.as_deref(), environment)?;
@@ -173,12 +202,13 @@ fn request(options: &RunOptions) -> Result<(Request, Sources), String> {
         (None, Some(file)) => hostfile::read(file)?,
         (None, None) => Vec::new(),
     };
+    let among = among(p, &slots)?;
     let request = Request {
         ranks: p.ranks,
-        nodes: p.node_count,
+        nodes: p.node_count.or_else(|| nodes_of_step(p, among.len())),
         per_node: p.per_node,
         cpus: p.cpus,
-        among: among(p, &slots)?,
+        among,
         exclude: names(p.exclude.as_ref()),
         slots,
         oversubscribe: p.oversubscribe,

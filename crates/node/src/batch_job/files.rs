@@ -1,6 +1,7 @@
 //! Where a batch job reads and writes: files of its user, opened with that user's rights.
 
 use crate::queue::errand::Order;
+use pando_queue::Id;
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -20,9 +21,9 @@ pub struct Files {
 
 /// Opens them, as the caller may. The error is for people.
 pub fn open(order: &Order, node: &str, directory: &Path) -> Result<Files, String> {
-    let file = |pattern: &[u8]| directory.join(OsStr::from_bytes(&filled(pattern, order, node)));
-    let usual: &[u8] = if order.array.is_some() { b"pando-%A_%a.out" } else { b"pando-%j.out" };
-    let output_name = file(order.files.output.as_ref().map_or(usual, |p| &p.0));
+    let names = Names { id: order.key.id, name: &order.name, user: &order.user, node };
+    let file = |pattern: &[u8]| directory.join(OsStr::from_bytes(&filled(pattern, &names)));
+    let output_name = file(pattern(&order.files, order.key.id, false));
     let input_name = order.files.input.as_ref().map_or_else(|| Path::new("/dev/null").to_owned(), |p| file(&p.0));
     let output = write(&output_name, order.files.append).map_err(|why| format!("node {node}: {why}"))?;
     let error = match order.files.error.as_ref().map(|p| file(&p.0)).filter(|name| *name != output_name) {
@@ -32,6 +33,25 @@ pub fn open(order: &Order, node: &str, directory: &Path) -> Result<Files, String
     let input = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&input_name);
     let input = input.map_err(|e| format!("node {node}: {} can't be read: {e}", input_name.display()))?;
     Ok(Files { input, output, error })
+}
+
+/// What its file is called before it is filled in: that of its output, or of its errors.
+pub fn pattern(files: &pando_queue::Files, id: Id, error: bool) -> &[u8] {
+    let usual: &[u8] = if id.task.is_some() { b"pando-%A_%a.out" } else { b"pando-%j.out" };
+    let output = files.output.as_ref().map_or(usual, |p| &p.0);
+    files.error.as_ref().filter(|_| error).map_or(output, |p| &p.0)
+}
+
+/// What patterns are filled in with.
+pub struct Names<'a> {
+    /// The task.
+    pub id: Id,
+    /// What people call it.
+    pub name: &'a str,
+    /// Whose it is.
+    pub user: &'a str,
+    /// Where it runs.
+    pub node: &'a str,
 }
 
 /// Two jobs, or two streams of one, may have the same file: each writes at its end.
@@ -52,8 +72,8 @@ fn write(name: &Path, append: bool) -> Result<File, String> {
 }
 
 /// `%j` and the like filled in, as sbatch does it: `%A` job, `%a` task, `%j` both, `%x` name, `%u` user, `%N` node; `%4a` with zeroes.
-fn filled(pattern: &[u8], order: &Order, node: &str) -> Vec<u8> {
-    let id = order.key.id;
+pub fn filled(pattern: &[u8], names: &Names) -> Vec<u8> {
+    let id = names.id;
     let mut out = Vec::new();
     let mut rest = pattern;
     while let Some((&first, after)) = rest.split_first() {
@@ -76,9 +96,9 @@ fn filled(pattern: &[u8], order: &Order, node: &str) -> Vec<u8> {
             },
             b'A' => number(id.job),
             b'a' => number(id.task.unwrap_or(0).into()),
-            b'x' => order.name.replace('/', "_").into_bytes(),
-            b'u' => order.user.clone().into_bytes(),
-            b'N' => node.as_bytes().to_vec(),
+            b'x' => names.name.replace('/', "_").into_bytes(),
+            b'u' => names.user.as_bytes().to_vec(),
+            b'N' => names.node.as_bytes().to_vec(),
             b'n' | b't' | b's' => number(0),
             b'%' => b"%".to_vec(),
             _ => {
@@ -95,28 +115,11 @@ fn filled(pattern: &[u8], order: &Order, node: &str) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::queue::errand::Key;
-    use pando_queue::{Bytes, Id, Work};
-
-    fn order(task: Option<u32>) -> Order {
-        Order {
-            key: Key { keeper: "n1".into(), id: Id { job: 17, task }, run: 0 },
-            name: "a/b".into(),
-            user: "ann".into(),
-            account: "ann".into(),
-            work: Work::default(),
-            directory: Bytes::from("/"),
-            environment: Vec::new(),
-            files: pando_queue::Files::default(),
-            shares: Vec::new(),
-            cpus_per_rank: 1,
-            array: None,
-        }
-    }
 
     #[test]
     fn patterns() {
-        let of = |pattern: &str, task| String::from_utf8(filled(pattern.as_bytes(), &order(task), "n2")).unwrap();
+        let names = |task| Names { id: Id { job: 17, task }, name: "a/b", user: "ann", node: "n2" };
+        let of = |pattern: &str, task| String::from_utf8(filled(pattern.as_bytes(), &names(task))).unwrap();
         assert_eq!(of("pando-%j.out", None), "pando-17.out");
         assert_eq!(of("%A_%a %4a %j %x %u %N %% %q 100%", Some(4)), "17_4 0004 17_4 a_b ann n2 % %q 100%");
         assert_eq!(of("%", None), "%");

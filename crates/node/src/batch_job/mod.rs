@@ -1,8 +1,9 @@
 //! The helper of one batch job: a process that starts its script, keeps its files open, measures it, and leaves nothing behind. It outlives the
 //! daemon: what it has to say it says to the next one. One thread: the kernel kills the script when the thread that started it ends.
 
-mod files;
-mod variables;
+pub(crate) mod files;
+mod pbs;
+pub mod variables;
 
 use crate::jobs::link::next;
 use crate::launcher::family;
@@ -82,6 +83,13 @@ pub enum Told {
     End(String),
     /// To all its processes.
     Signal(i32),
+    /// Its time is nearly over: to the script alone, or to the parallel jobs that it has started.
+    Warn {
+        /// The signal.
+        number: i32,
+        /// To the script.
+        script: bool,
+    },
     /// Its end is stored: nothing more is to be done.
     Bye,
 }
@@ -132,12 +140,14 @@ struct Job {
     peak: u64,
     out_of_memory: bool,
     ended: Option<(How, Usage)>,
+    /// Removed when nothing is left of it.
+    hosts: Option<pbs::Hosts>,
 }
 
 async fn live(task: Task) -> io::Result<()> {
     let mut children = signal(SignalKind::child())?;
-    let mut job =
-        Job { task, files: None, pid: 0, begun: false, kill_at: None, peak: 0, out_of_memory: false, ended: None };
+    let (files, kill_at, ended, hosts) = (None, None, None, None);
+    let mut job = Job { task, files, pid: 0, begun: false, kill_at, peak: 0, out_of_memory: false, ended, hosts };
     match job.start() {
         Ok(()) => job.begun = true,
         Err(why) => job.ended = Some((How::NotBegun(why), Usage::default())),
@@ -172,6 +182,10 @@ impl Job {
         command.env_clear();
         for (name, value) in variables::all(order, node) {
             command.env(name, value);
+        }
+        if let Some(hosts) = pbs::hosts(order, who) {
+            command.env("PBS_NODEFILE", hosts.path()).envs(pbs::variables(order, node));
+            self.hosts = Some(hosts);
         }
         command.env("PANDO_SOCKET", &self.task.api).env(crate::launcher::MARK, mark).env(RUN, name_of(&order.key));
         let stdio = |file: &std::fs::File| file.try_clone().map_err(|e| e.to_string());
@@ -235,6 +249,7 @@ impl Job {
                     Ok(Some(Told::Bye)) => return self.ended.is_some(),
                     Ok(Some(Told::End(why))) => self.end(&why),
                     Ok(Some(Told::Signal(number))) => family::signal_all(number),
+                    Ok(Some(Told::Warn { number, script })) => self.warn(number, script),
                     _ => return false,
                 },
                 _ = children.recv() => self.collect().await,
@@ -262,6 +277,17 @@ impl Job {
         self.kill_at = Some(Instant::now() + GRACE);
     }
 
+    /// As sbatch --signal has it: the script hears it with B: only, and otherwise those who speak for its steps, who pass it on to the ranks.
+    fn warn(&self, number: i32, script: bool) {
+        let ours = std::fs::read_link("/proc/self/exe").ok();
+        let is_ours = |pid: &i32| ours.is_some() && std::fs::read_link(format!("/proc/{pid}/exe")).ok() == ours;
+        let whom = match script {
+            true => vec![self.pid],
+            false => family::all().into_iter().filter(is_ours).collect(),
+        };
+        whom.into_iter().filter(|_| self.ended.is_none()).for_each(|pid| _ = pando_kernel::signal::kill(pid, number));
+    }
+
     fn kill(&mut self) {
         self.kill_at = Some(Instant::now() + GRACE);
         family::signal_all(libc::SIGKILL);
@@ -273,6 +299,7 @@ impl Job {
             if pid == self.pid && self.ended.is_none() {
                 family::end_all().await;
                 self.ended = Some((self.how(status), self.used()));
+                self.hosts = None;
                 self.kill_at = None;
             }
         }

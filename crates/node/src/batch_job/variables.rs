@@ -13,7 +13,8 @@ pub fn all(order: &Order, node: &str) -> Vec<(OsString, OsString)> {
     all
 }
 
-fn ours(order: &Order, node: &str) -> Vec<(&'static str, String)> {
+/// Our own names and Slurm's, for a script that runs at `node`.
+pub fn ours(order: &Order, node: &str) -> Vec<(&'static str, String)> {
     let id = order.key.id;
     let names: Vec<&str> = order.shares.iter().map(|s| s.node.as_str()).collect();
     let (list, nodes) = (names.join(","), names.len().to_string());
@@ -25,6 +26,7 @@ fn ours(order: &Order, node: &str) -> Vec<(&'static str, String)> {
     let directory = String::from_utf8_lossy(&order.directory.0).into_owned();
     let mut all = vec![
         ("PANDO_BATCH_JOB", id.to_string()),
+        ("PANDO_BATCH_NAME", order.name.clone()),
         ("PANDO_BATCH_NODES", list.clone()),
         ("PANDO_BATCH_RANKS", ranks.clone()),
         ("PANDO_NODE", node.to_owned()),

@@ -6,6 +6,7 @@ use super::{enter, part};
 use crate::audit::Entry as Audited;
 use crate::daemon::Node;
 use crate::gang;
+use crate::launcher::STEP;
 use crate::link::broken;
 use crate::moves::Refused;
 use crate::owner::Caller;
@@ -86,6 +87,7 @@ where
     let mut user = User { heard, early: VecDeque::new(), tell: Some(tell), sends: false };
     let heads = async {
         let mut without = Vec::new();
+        let request = as_step(node, request);
         for attempt in 1.. {
             let turns = match request.gang {
                 true => turns(node, &request, &without, &mut user).await,
@@ -203,6 +205,23 @@ fn candidates(node: &Node) -> Vec<Candidate> {
     .collect()
 }
 
+/// The batch job that it is a step of.
+fn batch_of(task: &pando_launch::Task) -> Option<&[u8]> {
+    let found = task.environment.iter().find(|(name, _)| name.as_slice() == b"PANDO_BATCH_JOB");
+    found.map(|(_, id)| id.as_slice())
+}
+
+/// A step of a batch job gets its number.
+fn as_step(node: &Node, mut request: Request) -> Request {
+    if let Some(job) = batch_of(&request.task).map(|job| String::from_utf8_lossy(job).into_owned()) {
+        let step = node.jobs.step(job).to_string();
+        let all = &mut request.task.environment;
+        all.retain(|(name, _)| name.as_slice() != STEP.as_bytes());
+        all.push((STEP.as_bytes().to_vec().into(), step.into_bytes().into()));
+    }
+    request
+}
+
 fn order(
     node: &Node,
     request: &Request,
@@ -218,6 +237,12 @@ fn order(
         return Err(format!("--exclude: there is no node {stranger}: see `pando nodes`"));
     }
     let mut all = candidates(node);
+    if batch_of(&request.task).is_some() {
+        // Its CPUs there are its own: only what it runs itself counts.
+        let ranks = node.jobs.ranks();
+        let own = |name: &str| ranks.get(name).map_or(0, |r| r.saturating_mul(1000));
+        all.iter_mut().for_each(|c| c.runnable_milli = own(&c.node));
+    }
     all.retain(|c| !without.contains(&c.node));
     // A gang has its place already.
     let placed = turns.map(|turns| turns.placed(request));

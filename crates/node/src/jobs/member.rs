@@ -106,15 +106,21 @@ fn allowed(node: &Node, order: &Order) -> Result<(), String> {
 
 /// The same, of this user's from that node.
 pub fn takes_jobs(node: &Node, head: &str, user: &str) -> Result<(), String> {
+    serves(node, head, user)?;
+    if node.balancing.is_drained() {
+        return Err(DRAINED.into());
+    }
+    Ok(())
+}
+
+/// May that node's user do anything here, new or not?
+pub fn serves(node: &Node, head: &str, user: &str) -> Result<(), String> {
     let rules = &node.config.jobs;
     if !rules.accept || !rules.from.is_empty() && !rules.from.iter().any(|from| from == head) {
         return Err(format!("it takes no jobs of {head} ([jobs] accept, from)"));
     }
     if !rules.root && user == "root" {
         return Err("it runs nothing for another node's root ([jobs] root allows it)".into());
-    }
-    if node.balancing.is_drained() {
-        return Err(DRAINED.into());
     }
     Ok(())
 }

@@ -33,6 +33,8 @@ const BLOCK: u64 = 1000;
 /// What is known of a user is looked up again after this; and so many are remembered.
 const KNOWN_FOR: Duration = Duration::from_secs(10);
 const MOST_USERS: usize = 256;
+/// Batch jobs whose steps are counted; then it begins anew.
+const MOST_STEPPING: usize = 100_000;
 
 /// The jobs that this node has a part in.
 pub struct Jobs {
@@ -60,6 +62,8 @@ struct Inner {
     shares: BTreeMap<(String, u64), Vec<Share>>,
     /// CPUs that belong to ranks.
     taken: BTreeSet<u16>,
+    /// Steps that batch jobs have begun here.
+    steps: BTreeMap<String, u32>,
 }
 
 impl Inner {
@@ -123,6 +127,7 @@ impl Jobs {
                 all: BTreeMap::new(),
                 shares: BTreeMap::new(),
                 taken: BTreeSet::new(),
+                steps: BTreeMap::new(),
             }),
             file,
             writer,
@@ -159,6 +164,17 @@ impl Jobs {
     /// What all ranks here have in their environment.
     pub(crate) fn mark(&self) -> &str {
         &self.mark
+    }
+
+    /// How many steps that batch job has begun here before.
+    fn step(&self, job: String) -> u32 {
+        let mut inner = self.inner();
+        if inner.steps.len() >= MOST_STEPPING {
+            inner.steps.clear();
+        }
+        let next = inner.steps.entry(job).or_default();
+        *next += 1;
+        *next - 1
     }
 
     /// A number that no job of this node has had.
@@ -238,8 +254,14 @@ mod tests {
 
     #[test]
     fn ranks_have_cpus_of_their_own_or_none_has() {
-        let mut inner =
-            Inner { next: 1, set_aside: 1, all: BTreeMap::new(), shares: BTreeMap::new(), taken: BTreeSet::from([2]) };
+        let mut inner = Inner {
+            next: 1,
+            set_aside: 1,
+            all: BTreeMap::new(),
+            shares: BTreeMap::new(),
+            taken: BTreeSet::from([2]),
+            steps: BTreeMap::new(),
+        };
         let allowed = [0, 1, 2, 3, 4];
         assert_eq!(inner.take(&allowed, 2, 2), [[0, 1], [3, 4]]);
         assert!(inner.take(&allowed, 1, 1).is_empty(), "all are taken");

@@ -271,6 +271,9 @@ fn pipe_in() -> io::Result<(Option<OwnedFd>, Stdio)> {
     Ok((Some(mine.into()), theirs.into()))
 }
 
+/// The number of a step, by which its head tells it.
+pub const STEP: &str = "PANDO_BATCH_STEP";
+
 /// What a rank may want to know: our own names, those of Slurm, which many programs ask for, and those of PMI.
 fn variables(order: &Order, share: &Share, rank: u32, pmi: Option<i32>) -> Vec<(&'static str, String)> {
     let mut shares: Vec<&Share> = order.nodes.iter().filter(|s| s.ranks > 0).collect();
@@ -278,8 +281,11 @@ fn variables(order: &Order, share: &Share, rank: u32, pmi: Option<i32>) -> Vec<(
     let names: Vec<&str> = shares.iter().map(|s| s.node.as_str()).collect();
     let at = shares.iter().position(|s| s.node == share.node).unwrap_or(0);
     // A step of a batch job: scripts know the number of that.
-    let batch = order.task.environment.iter().find(|(name, _)| name.as_slice() == b"PANDO_BATCH_JOB");
-    let batch = batch.map(|(_, id)| String::from_utf8_lossy(id).split('_').next().unwrap_or("").to_owned());
+    let of_batch = |wanted: &str| {
+        let found = order.task.environment.iter().find(|(name, _)| name.as_slice() == wanted.as_bytes());
+        found.map(|(_, value)| String::from_utf8_lossy(value).into_owned())
+    };
+    let batch = of_batch("PANDO_BATCH_JOB").map(|id| id.split('_').next().unwrap_or("").to_owned());
     let (job, size, local) = (order.job.to_string(), order.size().to_string(), (rank - share.first).to_string());
     let (rank, list, directory) =
         (rank.to_string(), names.join(","), Path::new(OsStr::from_bytes(&order.task.directory)));
@@ -297,8 +303,9 @@ fn variables(order: &Order, share: &Share, rank: u32, pmi: Option<i32>) -> Vec<(
         ("PANDO_NODES", list.clone()),
         ("SLURM_JOB_ID", batch.clone().unwrap_or_else(|| job.clone())),
         ("SLURM_JOBID", batch.unwrap_or(job)),
-        ("SLURM_JOB_NAME", order.name.clone()),
-        ("SLURM_STEP_ID", "0".into()),
+        ("SLURM_JOB_NAME", of_batch("PANDO_BATCH_NAME").unwrap_or_else(|| order.name.clone())),
+        ("SLURM_STEP_ID", of_batch(STEP).unwrap_or_else(|| "0".into())),
+        ("SLURM_STEPID", of_batch(STEP).unwrap_or_else(|| "0".into())),
         ("SLURM_PROCID", rank.clone()),
         ("SLURM_LOCALID", local),
         ("SLURM_NODEID", at.to_string()),

@@ -1,6 +1,6 @@
 //! What a user's command asks of the queue (`POST /v1/queue`), and what it is told. At other nodes than the queue's own the daemon passes it on.
 
-use pando_queue::{Id, Job, Outcome, Reservation, Spec, State, Update};
+use pando_queue::{Bytes, Id, Job, Outcome, Reservation, Share, Spec, State, Update};
 use serde::{Deserialize, Serialize};
 
 /// A question or an order.
@@ -30,6 +30,15 @@ pub enum Ask {
         /// And wait until they are released.
         hold: bool,
     },
+    /// They are to stand still, or to go on (operators). The answer: [`Done`].
+    Park {
+        /// Which.
+        ids: Vec<Id>,
+        /// Stand still.
+        still: bool,
+    },
+    /// Nodes and partitions as the queue has them. The answer: [`Cluster`].
+    Cluster,
     /// Something about it is to be otherwise. The answer: [`Done`].
     Update(u64, Update),
     /// All of one job. The answer: [`Shown`].
@@ -52,6 +61,28 @@ pub enum Ask {
         /// Milliseconds; at most a minute.
         patience_ms: u64,
     },
+    /// Some of what a task has written, as its file at its first node has it. The answer: [`Piece`].
+    Read {
+        /// Which.
+        id: Id,
+        /// Its errors, and not its output.
+        error: bool,
+        /// From where.
+        from: From,
+        /// If there is nothing yet it is waited for so long, milliseconds; at most ten seconds.
+        patience_ms: u64,
+    },
+    /// How it stands with an allocation, as soon as that is not `known`; whose user is still there, or it ends. The answer: [`Tied`].
+    Tie {
+        /// Which.
+        job: u64,
+        /// What the asker knows.
+        known: Option<State>,
+        /// So long otherwise, milliseconds; at most ten seconds.
+        patience_ms: u64,
+    },
+    /// An allocation is not needed any more. The answer: [`Done`].
+    GiveBack(u64),
     /// Nodes for some only, or for nobody, for a time (operators). The answer: [`Done`].
     Reserve(Reservation),
     /// No longer (operators). The answer: [`Done`].
@@ -92,6 +123,27 @@ pub struct Line {
     pub cpus: u64,
     /// Nodes that it has.
     pub nodes: Vec<String>,
+    /// Whose share it is taken from.
+    #[serde(default)]
+    pub account: String,
+    /// Its quality of service.
+    #[serde(default)]
+    pub quality: Option<String>,
+    /// Ranks that it has, or wants.
+    #[serde(default)]
+    pub ranks: u32,
+    /// Megabytes of each node.
+    #[serde(default)]
+    pub memory: u64,
+    /// What its user notes.
+    #[serde(default)]
+    pub comment: String,
+    /// Where it runs.
+    #[serde(default)]
+    pub directory: Bytes,
+    /// Others go first.
+    #[serde(default)]
+    pub nice: i32,
     /// Why it does not run, in few words.
     pub reason: String,
     /// Higher ones go first.
@@ -141,4 +193,78 @@ pub struct Past {
 pub struct Over {
     /// The worst of its tasks', and its status as a shell has it.
     pub end: Option<(State, i32)>,
+}
+
+/// Where to read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum From {
+    /// This byte.
+    Byte(u64),
+    /// So many lines before the end.
+    Lines(u64),
+}
+
+/// Some of what a task has written.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Piece {
+    /// The number of its run; none: it has not begun.
+    pub run: Option<u32>,
+    /// The bytes; none where there are no more yet.
+    pub bytes: Bytes,
+    /// Where they begin in the file: not where was asked, if that has become shorter.
+    pub at: u64,
+    /// Nothing more will be written: this is its end as [`Over`] has it, and `bytes` is all that was left, if there are none.
+    pub end: Option<(State, i32)>,
+    /// What it waits for, in few words, if it does.
+    pub reason: String,
+}
+
+/// How it stands with an allocation.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Tied {
+    /// The state.
+    pub state: State,
+    /// Its nodes are ready.
+    pub began: bool,
+    /// What it has of them.
+    pub shares: Vec<Share>,
+}
+
+/// A node as the queue has it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NodeUse {
+    /// What it has.
+    pub node: pando_queue::Node,
+    /// CPUs and megabytes that batch jobs have of it.
+    pub used: (u64, u64),
+    /// Batch jobs that have some of it.
+    pub jobs: u32,
+    /// `idle`, `mixed`, `allocated`; `drained`, or `draining` while jobs run there.
+    pub state: String,
+}
+
+/// A partition as the queue has it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PartitionUse {
+    /// Its name.
+    pub name: String,
+    /// That of jobs that name none.
+    pub usual: bool,
+    /// Its rules.
+    pub rules: pando_queue::Partition,
+    /// Nodes of it that are there.
+    pub nodes: Vec<String>,
+}
+
+/// What jobs may have.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Cluster {
+    /// Nodes that are there.
+    pub nodes: Vec<NodeUse>,
+    /// Partitions.
+    pub partitions: Vec<PartitionUse>,
+    /// The rules of the queue.
+    pub rules: pando_queue::Settings,
+    /// The node that keeps it.
+    pub keeper: String,
 }

@@ -272,6 +272,14 @@ pub fn signal(node: &Node, key: &Key, number: i32) -> Result<bool, String> {
     }
 }
 
+/// To its script alone, or to its steps.
+pub fn warn(node: &Node, key: &Key, number: i32, script: bool) -> Result<bool, String> {
+    match (1..=64).contains(&number) {
+        true => tell(node, key, Told::Warn { number, script }),
+        false => Err(format!("there is no signal {number}")),
+    }
+}
+
 /// Is it here?
 pub fn is_known(node: &Node, key: &Key) -> Result<bool, String> {
     // Of one whose helper is no more its end is told.
@@ -279,6 +287,11 @@ pub fn is_known(node: &Node, key: &Key) -> Result<bool, String> {
         return Ok(true);
     }
     may_come_back(node).map(|()| false)
+}
+
+/// Does it run here?
+pub fn is_here(node: &Node, key: &Key) -> bool {
+    ward(node).inner().all.contains_key(key)
 }
 
 /// All that are here of that node's queue.

@@ -199,10 +199,13 @@ impl Clerk {
             suspended_at: None,
             suspended_ms: 0,
             ending: None,
+            parked: false,
+            warned: false,
         };
         let id = job.name_of(tasks.first()?);
-        let outcome = Outcome { id, state, how: How::NotBegun(why), usage: Usage::default(), run, ended: at };
         let spec = &job.spec;
+        let (usage, directory, files) = (Usage::default(), spec.directory.clone(), spec.files.clone());
+        let outcome = Outcome { id, state, how: How::NotBegun(why), usage, run, ended: at, directory, files };
         Some(Old { name: spec.name.clone(), user: spec.user.clone(), account: spec.account.clone(), outcome })
     }
 

@@ -3,7 +3,7 @@
 use super::clerk::Desk;
 use super::errand::{Errand, KNOWN, Key, Order, send};
 use crate::daemon::Node;
-use pando_queue::{Bytes, Cause, Effect, How, Id, Input, Queue, Spec, Usage};
+use pando_queue::{Bytes, Cause, Effect, How, Id, Input, Queue, Usage};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -21,26 +21,20 @@ pub fn act(node: &Arc<Node>, desk: &Desk, queue: &Queue, effect: Effect, again: 
     match effect {
         Effect::Start(id, run, shares) => {
             let Some(job) = queue.job(id.job) else { return };
-            let spec = &job.spec;
-            let array = spec.array.as_ref().and_then(|a| Some((a.tasks.first()?, a.tasks.last()?, a.tasks.len())));
-            let order = Order {
-                key: Key { keeper: me, id, run },
-                name: spec.name.clone(),
-                user: spec.user.clone(),
-                account: spec.account.clone(),
-                work: spec.work.clone(),
-                directory: spec.directory.clone(),
-                environment: environment(&node, spec),
-                files: spec.files.clone(),
-                cpus_per_rank: spec.request.cpus_per_rank,
-                shares,
-                array,
-            };
+            let mut order = Order::of(&job.spec, Key { keeper: me, id, run }, shares);
+            order.environment.extend(environment(&node));
             tokio::spawn(begin(node, desk, order));
         }
         Effect::End(id, run, cause) => {
             let Some(to) = first(id, run) else { return };
             tokio::spawn(end(node, desk, to, Key { keeper: me, id, run }, in_words(&cause)));
+        }
+        Effect::Warn(id, run) => {
+            let warning = queue.job(id.job).and_then(|job| job.spec.signal);
+            let (Some(to), Some(warning)) = (first(id, run), warning) else { return };
+            let key = Key { keeper: me, id, run };
+            let errand = Errand::Warn(key.clone(), warning.signal, warning.script);
+            tokio::spawn(known(node, desk, to, errand, key));
         }
         Effect::Suspend(id, run) | Effect::Resume(id, run) => {
             let Some(to) = first(id, run) else { return };
@@ -94,6 +88,7 @@ pub fn check(node: &Arc<Node>, desk: &Desk, name: String) {
 fn in_words(cause: &Cause) -> String {
     match cause {
         Cause::Cancelled(by) => format!("it was cancelled by {by}"),
+        Cause::GivenBack => "it is given back".into(),
         Cause::Timeout => "its time is over (--time)".into(),
         Cause::Deadline => "its deadline has come (--deadline)".into(),
         Cause::NodeFail(node) => format!("node {node} was lost"),
@@ -168,11 +163,8 @@ async fn known(node: Arc<Node>, desk: Desk, to: String, errand: Errand, key: Key
     }
 }
 
-/// What its user gave it; where jobs share CPUs, its steps take turns.
-fn environment(node: &Node, spec: &Spec) -> Vec<(Bytes, Bytes)> {
-    let mut all = spec.environment.clone();
-    if node.config.queue.turns > 1 {
-        all.push((Bytes(b"PANDO_GANG".to_vec()), Bytes(b"1".to_vec())));
-    }
-    all
+/// Where jobs share CPUs, the steps of each take turns.
+fn environment(node: &Node) -> Option<(Bytes, Bytes)> {
+    let turns = node.config.queue.turns > 1;
+    turns.then(|| (Bytes(b"PANDO_GANG".to_vec()), Bytes(b"1".to_vec())))
 }

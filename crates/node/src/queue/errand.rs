@@ -1,14 +1,14 @@
 //! What nodes say to each other about batch jobs: one frame there and one back, over a connection that is kept for the next one.
 
-use super::batch;
 use super::office;
+use super::{batch, logs};
 use crate::daemon::Node;
 use crate::jobs::link::next;
 use crate::jobs::spare::{Spares, WAITS};
 use crate::link::broken;
 use crate::peers;
 use pando_launch::{Frames, encode};
-use pando_queue::{Bytes, Files, How, Id, Share, Usage, Work};
+use pando_queue::{Bytes, Files, How, Id, Share, Spec, Usage, Work};
 use pando_wire::SNI_QUEUE;
 use pando_wire::message::Member;
 use serde::{Deserialize, Serialize};
@@ -62,6 +62,26 @@ pub struct Order {
     pub array: Option<(u32, u32, u64)>,
 }
 
+impl Order {
+    /// What was asked for, on these nodes.
+    pub fn of(spec: &Spec, key: Key, shares: Vec<Share>) -> Order {
+        let array = spec.array.as_ref().and_then(|a| Some((a.tasks.first()?, a.tasks.last()?, a.tasks.len())));
+        Order {
+            key,
+            name: spec.name.clone(),
+            user: spec.user.clone(),
+            account: spec.account.clone(),
+            work: spec.work.clone(),
+            directory: spec.directory.clone(),
+            environment: spec.environment.clone(),
+            files: spec.files.clone(),
+            cpus_per_rank: spec.request.cpus_per_rank,
+            shares,
+            array,
+        }
+    }
+}
+
 /// What is wanted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Errand {
@@ -79,6 +99,10 @@ pub enum Errand {
     End(Key, String),
     /// This signal to all its processes. The answer says whether it is known.
     Signal(Key, i32),
+    /// Its time is nearly over: this signal to its script alone, or to its steps. The answer says whether it is known.
+    Warn(Key, i32, bool),
+    /// Some of what a task of the sender's queue has written here. The answer: [`logs::Bit`] as JSON.
+    Read(Box<logs::Wanted>),
     /// The answer says whether it is known.
     Check(Key),
     /// Something about gangs (a question of `gang/ask.rs` as JSON), of the node that orders. The answer is JSON.
@@ -192,6 +216,14 @@ async fn serve(node: &Arc<Node>, peer: &str, errand: Errand) -> Result<Vec<u8>, 
         Errand::Signal(key, number) => {
             of_its_own(&key)?;
             said(batch::signal(node, &key, number)?)
+        }
+        Errand::Warn(key, number, script) => {
+            of_its_own(&key)?;
+            said(batch::warn(node, &key, number, script)?)
+        }
+        Errand::Read(wanted) => {
+            of_its_own(&wanted.key)?;
+            serde_json::to_vec(&logs::read(node, &wanted, peer).await?).map_err(|e| e.to_string())
         }
         Errand::Check(key) => {
             of_its_own(&key)?;

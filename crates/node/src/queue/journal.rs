@@ -52,6 +52,8 @@ pub struct Search {
     pub user: Option<String>,
     /// Of this job only.
     pub job: Option<u64>,
+    /// Of this task of it only.
+    pub task: Option<u32>,
     /// That ended then or later, milliseconds since 1970.
     pub since: u64,
     /// So many, the newest.
@@ -124,11 +126,12 @@ impl Journal {
     pub fn history(&self, search: &Search) -> Result<Vec<Old>, Broken> {
         let mut rows = self.db.prepare_cached(
             "SELECT number, name, user, account, outcome FROM history
-             WHERE (?1 IS NULL OR user = ?1) AND (?2 IS NULL OR job = ?2) AND ended >= ?3 ORDER BY number DESC LIMIT ?4",
+             WHERE (?1 IS NULL OR user = ?1) AND (?2 IS NULL OR job = ?2) AND ended >= ?3 AND (?5 IS NULL OR task = ?5) ORDER BY number DESC LIMIT ?4",
         )?;
-        let found = rows.query_map(params![search.user, search.job, search.since, search.most], |row| {
-            Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get::<_, String>(4)?))
-        })?;
+        let found = rows
+            .query_map(params![search.user, search.job, search.since, search.most, search.task], |row| {
+                Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get::<_, String>(4)?))
+            })?;
         let mut all = Vec::new();
         for row in found {
             let (number, name, user, account, text) = row?;

@@ -4,7 +4,8 @@ use super::ask::{Ask, Done, Line, Over, Past, Shown};
 use super::clerk::{self, Desk};
 use super::errand::{self, Errand, Key};
 use super::journal::{Journal, Search};
-use super::{deliver, seen, shown};
+use super::tied::{self, Ties};
+use super::{deliver, logs, seen, shown};
 use crate::audit::Entry;
 use crate::daemon::Node;
 use crate::jobs::spare::Spares;
@@ -17,7 +18,7 @@ use axum::body::Bytes as Body;
 use axum::extract::State;
 use axum::extract::connect_info::ConnectInfo;
 use axum::response::{IntoResponse, Response};
-use pando_queue::{Effect, How, Id, Input, Spec, State as Standing, Usage};
+use pando_queue::{Effect, How, Id, Input, Spec, State as Standing, Update, Usage};
 use pando_wire::message::Question;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -41,6 +42,7 @@ pub struct Office {
     pub(super) ward: super::batch::Ward,
     /// Links to other nodes on which an errand was done.
     pub(super) spares: Spares,
+    pub(super) ties: Ties,
 }
 
 fn file(node: &Node) -> PathBuf {
@@ -79,6 +81,7 @@ fn desk(node: &Arc<Node>) -> Result<Desk, String> {
         Box::new(move |queue, effect, again| deliver::act(&theirs, &desk, queue, effect, again))
     })?;
     tokio::spawn(seen::keep(node.clone(), begun.clone()));
+    tokio::spawn(tied::keep(node.clone(), begun.clone()));
     *desk = Some(begun.clone());
     Ok(begun)
 }
@@ -161,13 +164,25 @@ pub async fn answer(node: &Arc<Node>, user: &str, peer: &str, text: &[u8]) -> Re
         }
         Ask::Requeue { ids, hold } => json(&asker.each(ids, "requeue", |id| Input::Requeue { id, hold }).await?),
         Ask::Update(job, update) => {
+            asker.may_be_so(job, &update).await?;
             json(&asker.each(vec![Id::of(job)], "update", |_| Input::Update(job, update.clone())).await?)
+        }
+        Ask::Park { ids, still } => json(&asker.park(ids, still).await?),
+        Ask::Cluster => {
+            let keeper = node.name();
+            json(&asker.desk.look(move |queue, _| shown::cluster(queue, keeper)).await?)
         }
         Ask::Show(id) => json(&asker.show(id).await?),
         Ask::History { user, job, since, most } => {
-            json(&asker.history(Search { user, job, since, most: most.min(MOST_PAST) }).await?)
+            json(&asker.history(Search { user, job, since, most: most.min(MOST_PAST), task: None }).await?)
         }
         Ask::Wait { id, patience_ms } => json(&asker.wait(id, patience_ms.min(LONGEST_WAIT_MS)).await?),
+        Ask::Read { id, error, from, patience_ms } => json(&asker.read(id, (error, from, patience_ms)).await?),
+        Ask::Tie { job, known, patience_ms } => {
+            asker.may(Id::of(job)).await?;
+            json(&tied::tie(node, &asker.desk, job, known, patience_ms).await?)
+        }
+        Ask::GiveBack(job) => json(&asker.each(vec![Id::of(job)], "give back", |_| Input::GiveBack(job)).await?),
         Ask::Reserve(reservation) => json(&asker.rule(Input::Reserve(reservation)).await?),
         Ask::Unreserve(name) => json(&asker.rule(Input::Unreserve(name)).await?),
         Ask::Reservations => {
@@ -199,7 +214,7 @@ impl Asker {
 
     async fn submit(&self, mut spec: Spec, peer: &str) -> Result<u64, String> {
         spec.user.clone_from(&self.user);
-        let name = crate::owner::clean(&spec.name);
+        let (name, tied) = (crate::owner::clean(&spec.name), spec.tied);
         let allowed = match () {
             () if spec.tell != pando_queue::Tell::default() => {
                 Err("mail and webhooks are not sent yet: leave out --mail-type, --mail-user and --webhook".to_owned())
@@ -214,9 +229,21 @@ impl Asker {
             Ok(()) => self.desk.take(Input::Submit(Box::new(spec))).await.and_then(|effects| accepted(&effects)),
             Err(why) => Err(why),
         };
+        let number = taken.as_ref().ok().filter(|_| tied);
+        number.into_iter().for_each(|number| self.node.queue.ties.touch(*number));
         let on = taken.as_ref().map_or(name.clone(), |number| format!("job {number}: {name}"));
         self.audit("submit", on, &taken.as_ref().map(|_| ()).map_err(String::clone));
         taken
+    }
+
+    /// Some of what a task has written, for its user and for operators.
+    async fn read(&self, id: Id, ask: (bool, super::ask::From, u64)) -> Result<super::ask::Piece, String> {
+        let keeper = self.node.name();
+        let (owner, found) = self.desk.look(move |queue, journal| logs::find(queue, journal, keeper, id)).await??;
+        match owner == self.user || self.operator {
+            true => logs::fetch(&self.node, found, ask).await,
+            false => Err(format!("job {id} is {owner}'s, and not yours")),
+        }
     }
 
     async fn list(&self) -> Result<Vec<Line>, String> {
@@ -245,6 +272,29 @@ impl Asker {
             done.refused.extend(answer.err());
         }
         Ok(done)
+    }
+
+    /// What only operators do to a job, even to their own.
+    async fn may_be_so(&self, job: u64, update: &Update) -> Result<(), String> {
+        let limit = self.desk.look(move |queue, _| queue.job(job).map(|job| job.spec.limit_ms)).await?.flatten();
+        match update {
+            _ if self.operator => Ok(()),
+            Update::Nice(nice) if *nice < 0 => Err("only operators may ask for a nice below 0".into()),
+            Update::Limit(ms) if limit.is_some_and(|limit| *ms > limit) => {
+                Err(format!("only operators make the time of job {job} longer"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn park(&self, ids: Vec<Id>, still: bool) -> Result<Done, String> {
+        match self.operator {
+            true => self.each(ids, if still { "suspend" } else { "resume" }, |id| Input::Park { id, still }).await,
+            false => {
+                Err("only operators suspend jobs and have them go on: root, and who is named in [queue] operators"
+                    .into())
+            }
+        }
     }
 
     async fn cancel(&self, mut ids: Vec<Id>, user: Option<String>, signal: Option<i32>) -> Result<Done, String> {

@@ -1,14 +1,15 @@
 //! What people see of the queue.
 
-use super::ask::{Line, Shown};
+use super::ask::{Cluster, Line, NodeUse, PartitionUse, Shown};
 use super::journal::{Journal, Search};
 use super::office::status;
 use pando_queue::{How, Id, Job, Priority, Queue, Run, State};
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// What is in the queue and what has just ended, by number.
 pub fn lines(queue: &Queue) -> Vec<Line> {
-    let partition = queue.settings().default_partition().unwrap_or("-").to_owned();
+    let partition = queue.settings().usual().to_owned();
     let mut all = Vec::new();
     for job in queue.jobs() {
         let basic = || basic(job, &partition);
@@ -44,6 +45,13 @@ fn basic(job: &Job, partition: &str) -> Line {
         node_count: request.least_nodes(),
         cpus: request.least_cpus(),
         nodes: Vec::new(),
+        account: job.spec.account.clone(),
+        quality: job.spec.quality.clone(),
+        ranks: request.least_ranks(),
+        memory: request.memory,
+        comment: job.spec.comment.clone(),
+        directory: job.spec.directory.clone(),
+        nice: job.spec.nice,
         reason: String::new(),
         priority: 0.0,
         submitted: job.submitted,
@@ -59,6 +67,7 @@ fn running(line: Line, job: &Job, task: u32, run: &Run, queue: &Queue) -> Line {
         ran_ms: run.ran(queue.now()),
         node_count: nodes.len() as u32,
         cpus: run.cpus(),
+        ranks: run.shares.iter().map(|s| s.ranks).sum(),
         nodes,
         started: Some(run.started),
         ..line
@@ -66,7 +75,7 @@ fn running(line: Line, job: &Job, task: u32, run: &Run, queue: &Queue) -> Line {
 }
 
 /// In Slurm's words: there may be thousands of jobs, and what is really in the way of one `pando explain` works out.
-fn reason(job: &Job, held: bool) -> &'static str {
+pub fn reason(job: &Job, held: bool) -> &'static str {
     match () {
         () if held && job.held_by_operator => "JobHeldAdmin",
         () if held => "JobHeldUser",
@@ -99,6 +108,44 @@ fn set(tasks: &pando_queue::array::Tasks) -> String {
         false => format!("{first}-{last}"),
     });
     shown.collect::<Vec<_>>().join(",")
+}
+
+/// What jobs may have, and have.
+pub fn cluster(queue: &Queue, keeper: String) -> Cluster {
+    let mut used: BTreeMap<&str, (u64, u64, u32)> = BTreeMap::new();
+    for (_, _, run) in queue.runs() {
+        for share in &run.shares {
+            let of = used.entry(&share.node).or_default();
+            // Who stands still has no CPUs.
+            let cpus = if run.suspended_at.is_some() { 0 } else { share.cpus };
+            (of.0, of.1, of.2) = (of.0 + u64::from(cpus), of.1 + share.memory, of.2 + 1);
+        }
+    }
+    let state = |drained: bool, cpus: u64, all: u64, jobs: u32| match (drained, jobs) {
+        (true, 0) => "drained",
+        (true, _) => "draining",
+        (false, _) if cpus == 0 => "idle",
+        (false, _) if cpus < all => "mixed",
+        (false, _) => "allocated",
+    };
+    let one = |node: &pando_queue::Node| {
+        let (cpus, memory, jobs) = used.get(node.name.as_str()).copied().unwrap_or_default();
+        let state = state(node.drained, cpus, node.cpus.into(), jobs).to_owned();
+        NodeUse { node: node.clone(), used: (cpus, memory), jobs, state }
+    };
+    let rules = queue.settings().clone();
+    let usual = rules.usual().to_owned();
+    let mut all = rules.partitions.clone();
+    if all.is_empty() {
+        all.insert(usual.clone(), pando_queue::Partition::default());
+    }
+    let partition = |(name, rules): (String, pando_queue::Partition)| {
+        let is_of = |n: &&pando_queue::Node| rules.nodes.is_empty() || rules.nodes.contains(&n.name);
+        let nodes = queue.nodes().filter(is_of).map(|n| n.name.clone()).collect();
+        PartitionUse { usual: name == usual, name, rules, nodes }
+    };
+    let partitions = all.into_iter().map(partition).collect();
+    Cluster { nodes: queue.nodes().map(one).collect(), partitions, rules, keeper }
 }
 
 /// All of a job.
@@ -137,7 +184,7 @@ pub fn end(queue: &Queue, journal: &Journal, id: Id) -> Result<Option<(State, i3
     if job.is_some_and(waits) {
         return Ok(None);
     }
-    let search = Search { job: Some(id.job), most: u32::MAX, ..Search::default() };
+    let search = Search { job: Some(id.job), task: id.task, most: u32::MAX, ..Search::default() };
     let old = journal.history(&search).map_err(|e| e.to_string())?;
     let mine = old.iter().map(|old| &old.outcome).filter(|o| id.task.is_none() || o.id.task == id.task);
     let ends = mine.filter(|o| o.state != State::Requeued).map(|o| (status(o.state, Some(&o.how)), o.state));

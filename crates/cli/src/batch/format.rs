@@ -1,0 +1,132 @@
+//! Slurm's ways to say which columns: `%.18i %9P` (squeue, sinfo) and `jobid,jobname%20` (sacct).
+
+use super::Ended;
+
+/// One column: what stands before it, which, how wide (0: as wide as it is), and on which side it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Field {
+    before: String,
+    letter: char,
+    width: usize,
+    right: bool,
+}
+
+/// `%.18i|%j`, taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Format {
+    fields: Vec<Field>,
+    after: String,
+}
+
+fn fitted(text: &str, width: usize, right: bool) -> String {
+    match (width, right) {
+        (0, _) => text.to_owned(),
+        (width, true) => format!("{:>width$}", text.chars().take(width).collect::<String>()),
+        (width, false) => format!("{:<width$}", text.chars().take(width).collect::<String>()),
+    }
+}
+
+impl Format {
+    /// Reads one. `known`: the letters that there are. The error is for people.
+    pub fn read(text: &str, known: &str) -> Result<Format, String> {
+        let (mut fields, mut before) = (Vec::new(), String::new());
+        let mut rest = text.chars().peekable();
+        while let Some(c) = rest.next() {
+            if c != '%' {
+                before.push(c);
+                continue;
+            }
+            if rest.next_if_eq(&'%').is_some() {
+                before.push('%');
+                continue;
+            }
+            let right = rest.next_if_eq(&'.').is_some();
+            let mut digits = String::new();
+            while let Some(digit) = rest.next_if(char::is_ascii_digit) {
+                digits.push(digit);
+            }
+            let letter = rest.next().ok_or("a format ends with % and no letter")?;
+            if !known.contains(letter) {
+                return Err(format!("`%{letter}` is no column here; there are {known}"));
+            }
+            let width = if digits.is_empty() { 0 } else { digits.parse::<usize>().unwrap_or(0).min(1000) };
+            fields.push(Field { before: std::mem::take(&mut before), letter, width, right });
+        }
+        Ok(Format { fields, after: before })
+    }
+
+    /// A line, with what each letter stands for.
+    pub fn line(&self, of: impl Fn(char) -> String) -> String {
+        let one = |f: &Field| f.before.clone() + &fitted(&of(f.letter), f.width, f.right);
+        let line: String = self.fields.iter().map(one).collect();
+        (line + &self.after).trim_end().to_owned()
+    }
+}
+
+/// Columns by name, as sacct has them.
+pub struct Columns {
+    all: Vec<(String, Option<usize>)>,
+    /// Between columns, in the place of widths; and at the end, too.
+    pub between: Option<(String, bool)>,
+}
+
+impl Columns {
+    /// Reads `jobid,jobname%20,state%-10`. `known`: what there is, in lower case. The error is for people.
+    pub fn read(text: &str, known: &[&str]) -> Result<Columns, String> {
+        let one = |word: &str| {
+            let (name, width) = word.split_once('%').map_or((word, None), |(name, width)| (name, Some(width)));
+            let lower = name.to_ascii_lowercase();
+            let width = width.map(|w| w.trim_start_matches('-').parse::<usize>()).transpose();
+            match (known.contains(&lower.as_str()), width) {
+                (true, Ok(width)) => Ok((name.to_owned(), width)),
+                (true, Err(_)) => Err(format!("`{word}`: a width is a number")),
+                (false, _) => Err(format!("`{name}` is no column here; there are {}", known.join(", "))),
+            }
+        };
+        let all = text.split(',').filter(|w| !w.is_empty()).map(one).collect::<Result<_, _>>()?;
+        Ok(Columns { all, between: None })
+    }
+
+    /// Prints them. `of`: what the cell of this row and column is.
+    pub fn print<R>(&self, rows: &[R], header: bool, of: impl Fn(&R, &str) -> String) -> Ended {
+        let cells = |row: &R| self.all.iter().map(|(name, _)| of(row, &name.to_ascii_lowercase())).collect();
+        let mut lines: Vec<Vec<String>> = Vec::new();
+        if header {
+            lines.push(self.all.iter().map(|(name, _)| name.clone()).collect());
+        }
+        lines.extend(rows.iter().map(cells));
+        if let Some((between, ends)) = &self.between {
+            lines.iter().for_each(|l| println!("{}{}", l.join(between), if *ends { between } else { "" }));
+            return Ok(0);
+        }
+        let widest = |i: usize| lines.iter().map(|l| l[i].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> =
+            self.all.iter().enumerate().map(|(i, (_, w))| w.unwrap_or_else(|| widest(i))).collect();
+        for (number, line) in lines.iter().enumerate() {
+            let cells: Vec<String> = line.iter().zip(&widths).map(|(cell, w)| fitted(cell, *w, true)).collect();
+            println!("{}", cells.join(" "));
+            if header && number == 0 {
+                println!("{}", widths.iter().map(|w| "-".repeat(*w)).collect::<Vec<_>>().join(" "));
+            }
+        }
+        Ok(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_with_widths() {
+        let of = |letter: char| if letter == 'i' { "17".into() } else { "a long name".into() };
+        let line = |text: &str| Format::read(text, "ij").map(|f| f.line(of));
+        assert_eq!(line("%i %j").unwrap(), "17 a long name");
+        assert_eq!(line("%.5i|%5j|%%").unwrap(), "   17|a lon|%");
+        assert_eq!(line("%4i%j;").unwrap(), "17  a long name;");
+        assert!(line("%Z").unwrap_err().contains("`%Z`") && line("%").is_err());
+        assert!(Columns::read("JobID,name%x", &["jobid", "name"]).is_err());
+        assert!(Columns::read("jobid,bogus", &["jobid"]).err().unwrap().contains("`bogus`"));
+        assert_eq!(Columns::read("JobID,name%20", &["jobid", "name"]).unwrap().all[1], ("name".into(), Some(20)));
+    }
+}

@@ -1,0 +1,237 @@
+//! `pando queue` with Slurm's columns, and which jobs an option means.
+
+use super::format::Format;
+use super::{Ended, ask, now};
+use crate::args::{CancelOptions, QueueOptions};
+use crate::show::print_json;
+use pando_node::client::Client;
+use pando_node::queue::ask::{Ask, Done, Line, Shown};
+use pando_node::sys;
+use pando_queue::{Id, State, times};
+
+/// What squeue shows if nothing is said.
+const USUAL: &str = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R";
+const LONG: &str = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R";
+const START: &str = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %R";
+/// The columns, and their names.
+const COLUMNS: [(char, &str); 30] = [
+    ('i', "JOBID"),
+    ('A', "JOBID"),
+    ('F', "ARRAY_JOB_ID"),
+    ('K', "ARRAY_TASK_ID"),
+    ('P', "PARTITION"),
+    ('j', "NAME"),
+    ('u', "USER"),
+    ('t', "ST"),
+    ('T', "STATE"),
+    ('M', "TIME"),
+    ('l', "TIME_LIMIT"),
+    ('L', "TIME_LEFT"),
+    ('D', "NODES"),
+    ('C', "CPUS"),
+    ('R', "NODELIST(REASON)"),
+    ('N', "NODELIST"),
+    ('r', "REASON"),
+    ('S', "START_TIME"),
+    ('e', "END_TIME"),
+    ('V', "SUBMIT_TIME"),
+    ('a', "ACCOUNT"),
+    ('q', "QOS"),
+    ('Q', "PRIORITY"),
+    ('p', "PRIORITY"),
+    ('m', "MIN_MEMORY"),
+    ('Z', "WORK_DIR"),
+    ('k', "COMMENT"),
+    ('B', "EXEC_HOST"),
+    ('y', "NICE"),
+    ('n', "REQ_NODES"),
+];
+
+/// A moment as Slurm writes it.
+pub fn moment(ms: Option<u64>) -> String {
+    let Some(ms) = ms else { return "N/A".into() };
+    let [year, month, day, hour, minute, second] = sys::local_time(ms / 1000);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")
+}
+
+/// States by their long or short names; `all` is no restriction. The error is for people.
+pub fn states(words: &[String]) -> Result<Option<Vec<State>>, String> {
+    const ALL: [State; 13] = [
+        State::Pending,
+        State::Running,
+        State::Suspended,
+        State::Completing,
+        State::Completed,
+        State::Failed,
+        State::Cancelled,
+        State::Timeout,
+        State::NodeFail,
+        State::Preempted,
+        State::OutOfMemory,
+        State::Deadline,
+        State::Requeued,
+    ];
+    if words.iter().any(|w| w.eq_ignore_ascii_case("all")) {
+        return Ok(None);
+    }
+    let one = |word: &String| {
+        let is = |s: &State| s.names().0.eq_ignore_ascii_case(word) || s.names().1.eq_ignore_ascii_case(word);
+        let names = || ALL.map(|s| s.names().0).join(", ");
+        ALL.into_iter().find(is).ok_or_else(|| format!("`{word}` is no state: there are {}", names()))
+    };
+    words.iter().map(one).collect::<Result<Vec<_>, _>>().map(Some)
+}
+
+fn cell(l: &Line, expected: Option<u64>, letter: char) -> String {
+    let task = l.id.split_once('_').map_or("N/A", |(_, task)| task);
+    let ends = l.limit_ms.zip(l.started).map(|(limit, started)| started + limit);
+    let left = l.limit_ms.map(|limit| limit.saturating_sub(l.ran_ms));
+    match letter {
+        'i' => l.id.clone(),
+        'A' | 'F' => l.job.to_string(),
+        'K' => task.to_owned(),
+        'P' => l.partition.clone(),
+        'j' => l.name.clone(),
+        'u' => l.user.clone(),
+        't' => l.state.names().1.into(),
+        'T' => l.state.names().0.into(),
+        'M' => times::show(Some(l.ran_ms)),
+        'l' => times::show(l.limit_ms),
+        'L' => times::show(left),
+        'D' => l.node_count.to_string(),
+        'C' => l.cpus.to_string(),
+        'R' if l.nodes.is_empty() && !l.reason.is_empty() => format!("({})", l.reason),
+        'R' | 'N' => l.nodes.join(","),
+        'r' => if l.reason.is_empty() { "None" } else { &l.reason }.to_owned(),
+        'S' => moment(l.started.or(expected)),
+        'e' => moment(ends),
+        'V' => moment(Some(l.submitted)),
+        'a' => l.account.clone(),
+        'q' => l.quality.clone().unwrap_or_else(|| "normal".into()),
+        'Q' | 'p' => format!("{:.0}", l.priority),
+        'm' => {
+            if l.memory == 0 {
+                "0".into()
+            } else {
+                format!("{}M", l.memory)
+            }
+        }
+        'Z' => String::from_utf8_lossy(&l.directory.0).into_owned(),
+        'k' => l.comment.clone(),
+        'B' => l.nodes.first().cloned().unwrap_or_else(|| "n/a".into()),
+        'y' => l.nice.to_string(),
+        _ => String::new(),
+    }
+}
+
+/// The lines that an option means.
+fn meant(client: &Client, options: &QueueOptions) -> Result<Vec<Line>, String> {
+    let states = states(&options.states)?;
+    let mut users = options.user.clone();
+    users.extend(options.me.then(super::me));
+    let mut lines: Vec<Line> = ask(client, &Ask::List)?;
+    let has = |all: &[String], one: &String| all.is_empty() || all.contains(one);
+    // Whoever names states means those that have ended, too.
+    let shown = |l: &Line| match (&states, options.states.is_empty()) {
+        (Some(states), false) => states.contains(&l.state),
+        (None, _) => true,
+        _ => options.all || !l.state.is_final(),
+    };
+    lines.retain(|l| {
+        has(&users, &l.user)
+            && has(&options.name, &l.name)
+            && has(&options.partition, &l.partition)
+            && (options.nodelist.is_empty() || options.nodelist.iter().any(|n| l.nodes.contains(n)))
+            && (options.jobs.is_empty() || options.jobs.iter().any(|id| is_of(l, *id)))
+            && shown(l)
+            && (!options.start || l.state == State::Pending)
+    });
+    Ok(lines)
+}
+
+/// A line of this job; of a task that waits with others, too.
+fn is_of(l: &Line, id: Id) -> bool {
+    l.job == id.job && id.task.is_none_or(|task| tasks(l).is_none_or(|all| all.iter().any(|t| t.task == Some(task))))
+}
+
+/// The tasks of a line, if it is of an array: `17_[1-3,7]`.
+fn tasks(l: &Line) -> Option<Vec<Id>> {
+    let (_, set) = l.id.split_once('_')?;
+    let set = set.trim_start_matches('[').trim_end_matches(']');
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse::<u32>().ok()?..=last.parse().ok()?)
+    };
+    let all = set.split(',').filter_map(range).flatten();
+    Some(all.map(|task| Id { job: l.job, task: Some(task) }).collect())
+}
+
+/// `pando queue`.
+pub fn queue(client: &Client, options: &QueueOptions) -> Ended {
+    let lines = meant(client, options)?;
+    if options.json {
+        return print_json(&lines).map(|()| 0);
+    }
+    let format = match (&options.format, options.start, options.long, options.slurm) {
+        (Some(format), ..) => format,
+        (None, true, ..) => START,
+        (None, _, true, _) => LONG,
+        (None, _, _, true) => USUAL,
+        _ => {
+            super::shown::queue(&lines, options.noheader);
+            return Ok(0);
+        }
+    };
+    let known: String = COLUMNS.iter().map(|c| c.0).collect();
+    let read = Format::read(format, &known)?;
+    if !options.noheader {
+        let name = |letter| COLUMNS.iter().find(|c| c.0 == letter).map_or("", |c| c.1).to_owned();
+        println!("{}", read.line(name));
+    }
+    for line in &lines {
+        let wants = format.contains('S') && line.state == State::Pending;
+        let shown: Option<Shown> = wants.then(|| ask(client, &Ask::Show(Id::of(line.job)))).transpose()?;
+        let expected = shown.and_then(|s| s.expected).map(|at| at.max(now().0));
+        println!("{}", read.line(|letter| cell(line, expected, letter)));
+    }
+    Ok(0)
+}
+
+/// `pando cancel`.
+pub fn cancel(client: &Client, options: &CancelOptions) -> Ended {
+    let signal = options.signal.as_deref().map(super::signal).transpose()?;
+    let picks = options.state.is_some() || options.name.is_some() || options.partition.is_some() || options.me;
+    let mut what = Ask::Cancel { ids: options.jobs.clone(), user: options.user.clone(), signal };
+    if picks {
+        let mine = options.user.is_none() && options.jobs.is_empty();
+        let chosen = QueueOptions {
+            user: options.user.iter().cloned().chain((mine || options.me).then(super::me)).collect(),
+            jobs: options.jobs.clone(),
+            states: options.state.iter().cloned().collect(),
+            name: options.name.iter().cloned().collect(),
+            partition: options.partition.iter().cloned().collect(),
+            ..QueueOptions::default()
+        };
+        let lines: Vec<Line> = meant(client, &chosen)?.into_iter().filter(|l| !l.state.is_final()).collect();
+        let ids = lines.iter().flat_map(|l| tasks(l).unwrap_or_else(|| vec![Id::of(l.job)]));
+        what = Ask::Cancel { ids: ids.collect(), user: None, signal };
+    }
+    let done: Done = ask(client, &what)?;
+    if !options.quiet {
+        done.refused.iter().for_each(|why| eprintln!("pando: {why}"));
+    }
+    Ok(i32::from(!done.refused.is_empty()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_by_name() {
+        let read = |text: &str| states(&text.split(',').map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(read("PD,running"), Ok(Some(vec![State::Pending, State::Running])));
+        assert_eq!(read("all"), Ok(None));
+        assert!(read("XX").unwrap_err().contains("`XX` is no state"));
+    }
+}

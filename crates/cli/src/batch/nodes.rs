@@ -1,0 +1,187 @@
+//! `sinfo`: partitions and nodes as the queue has them.
+
+use super::format::Format;
+use super::{Ended, ask};
+use crate::args::SinfoOptions;
+use crate::show::print_json;
+use pando_node::client::Client;
+use pando_node::queue::ask::{Ask, Cluster, NodeUse, PartitionUse};
+use pando_node::views::{Liveness, Node};
+use pando_queue::times;
+
+const USUAL: &str = "%9P %.5a %.10l %.6D %.6t %N";
+const LONG: &str = "%9P %.5a %.10l %.6D %.11T %.6c %.8m %N";
+const NODES: &str = "%N %.6D %.9P %6t";
+const NODES_LONG: &str = "%N %.6D %.9P %11T %4c %.8m %.4J";
+const COLUMNS: [(char, &str); 19] = [
+    ('P', "PARTITION"),
+    ('R', "PARTITION"),
+    ('a', "AVAIL"),
+    ('l', "TIMELIMIT"),
+    ('D', "NODES"),
+    ('t', "STATE"),
+    ('T', "STATE"),
+    ('N', "NODELIST"),
+    ('n', "HOSTNAMES"),
+    ('c', "CPUS"),
+    ('m', "MEMORY"),
+    ('C', "CPUS(A/I/O/T)"),
+    ('G', "GRES"),
+    ('f', "AVAIL_FEATURES"),
+    ('e', "FREE_MEM"),
+    ('E', "REASON"),
+    ('F', "NODES(A/I/O/T)"),
+    ('J', "JOBS"),
+    ('s', "JOB_SIZE"),
+];
+
+/// The nodes of the queue, and those that are down.
+pub fn cluster(client: &Client) -> Result<Cluster, String> {
+    let mut all: Cluster = ask(client, &Ask::Cluster)?;
+    let known: Vec<Node> = client.get("/v1/nodes").map_err(super::said)?;
+    for node in known.into_iter().filter(|n| n.state == Liveness::Down) {
+        all.nodes.retain(|n| n.node.name != node.name);
+        let (cpus, memory) = ((node.cpus.floor() as u32).max(1), node.memory >> 20);
+        all.partitions.iter_mut().for_each(|p| {
+            let of = p.rules.nodes.is_empty() || p.rules.nodes.contains(&node.name);
+            p.nodes.extend((of && !p.nodes.contains(&node.name)).then(|| node.name.clone()));
+        });
+        let node = pando_queue::Node { name: node.name, cpus, memory, ..pando_queue::Node::default() };
+        all.nodes.push(NodeUse { node, used: (0, 0), jobs: 0, state: "down".into() });
+    }
+    all.nodes.sort_by(|a, b| a.node.name.cmp(&b.node.name));
+    Ok(all)
+}
+
+/// As Slurm shortens them.
+fn short(state: &str) -> &str {
+    match state {
+        "mixed" => "mix",
+        "allocated" => "alloc",
+        "drained" => "drain",
+        "draining" => "drng",
+        other => other,
+    }
+}
+
+fn cell(partition: &PartitionUse, nodes: &[&NodeUse], letter: char) -> String {
+    let names: Vec<&str> = nodes.iter().map(|n| n.node.name.as_str()).collect();
+    let state = nodes.first().map_or("n/a", |n| n.state.as_str());
+    let takes = |n: &&&NodeUse| ["idle", "mixed", "allocated"].contains(&n.state.as_str());
+    let sum = |of: &dyn Fn(&NodeUse) -> u64| nodes.iter().map(|n| of(n)).sum::<u64>();
+    let each = |of: &dyn Fn(&NodeUse) -> u64| {
+        let (least, most) = (nodes.iter().map(|n| of(n)).min(), nodes.iter().map(|n| of(n)).max());
+        format!("{}{}", least.unwrap_or(0), if least == most { "" } else { "+" })
+    };
+    match letter {
+        'P' => format!("{}{}", partition.name, if partition.usual { "*" } else { "" }),
+        'R' => partition.name.clone(),
+        'a' => if partition.rules.closed { "down" } else { "up" }.into(),
+        'l' => partition.rules.most_ms.map_or_else(|| "infinite".into(), |ms| times::show(Some(ms))),
+        'D' => nodes.len().to_string(),
+        't' => short(state).into(),
+        'T' => state.into(),
+        'N' | 'n' => names.join(","),
+        'c' => each(&|n| n.node.cpus.into()),
+        'm' => each(&|n| n.node.memory),
+        'e' => each(&|n| n.node.memory.saturating_sub(n.used.1)),
+        'J' => sum(&|n| n.jobs.into()).to_string(),
+        'C' => {
+            let (used, all) = (sum(&|n| n.used.0), sum(&|n| n.node.cpus.into()));
+            let open: u64 = nodes.iter().filter(takes).map(|n| u64::from(n.node.cpus).saturating_sub(n.used.0)).sum();
+            format!("{used}/{open}/{}/{all}", all.saturating_sub(used + open))
+        }
+        'F' => {
+            let of = |states: &[&str]| nodes.iter().filter(|n| states.contains(&n.state.as_str())).count();
+            let (busy, idle) = (of(&["mixed", "allocated", "draining"]), of(&["idle"]));
+            format!("{busy}/{idle}/{}/{}", nodes.len() - busy - idle, nodes.len())
+        }
+        'G' => {
+            let all = nodes.iter().flat_map(|n| &n.node.gres).map(|g| format!("{}:{}", g.kind, g.count));
+            let all: std::collections::BTreeSet<String> = all.collect();
+            if all.is_empty() { "(null)".into() } else { all.into_iter().collect::<Vec<_>>().join(",") }
+        }
+        'f' => {
+            let all: std::collections::BTreeSet<&str> =
+                nodes.iter().flat_map(|n| &n.node.features).map(String::as_str).collect();
+            if all.is_empty() { "(null)".into() } else { all.into_iter().collect::<Vec<_>>().join(",") }
+        }
+        'E' => "none".into(),
+        's' => "1-infinite".into(),
+        _ => String::new(),
+    }
+}
+
+/// `sinfo`.
+pub fn sinfo(client: &Client, options: &SinfoOptions) -> Ended {
+    let mut all = cluster(client)?;
+    let has = |list: &[String], one: &String| list.is_empty() || list.contains(one);
+    all.partitions.retain(|p| has(&options.partition, &p.name));
+    all.nodes.retain(|n| {
+        has(&options.nodes, &n.node.name) && {
+            let is = |state: &String| [n.state.as_str(), short(&n.state)].contains(&state.to_lowercase().as_str());
+            options.states.is_empty() || options.states.iter().any(is)
+        }
+    });
+    if options.json {
+        return print_json(&all).map(|()| 0);
+    }
+    let format = options.format.as_deref().unwrap_or(match (options.each, options.long) {
+        (false, false) => USUAL,
+        (false, true) => LONG,
+        (true, false) => NODES,
+        (true, true) => NODES_LONG,
+    });
+    let known: String = COLUMNS.iter().map(|c| c.0).collect();
+    let read = Format::read(format, &known)?;
+    if !options.noheader {
+        println!("{}", read.line(|letter| COLUMNS.iter().find(|c| c.0 == letter).map_or("", |c| c.1).to_owned()));
+    }
+    for partition in &all.partitions {
+        let mine: Vec<&NodeUse> = all.nodes.iter().filter(|n| partition.nodes.contains(&n.node.name)).collect();
+        // Nodes that differ in nothing that is shown are one line.
+        let mut groups: Vec<Vec<&NodeUse>> = Vec::new();
+        for node in mine {
+            match groups.iter_mut().find(|g| !options.each && g[0].state == node.state) {
+                Some(group) => group.push(node),
+                None => groups.push(vec![node]),
+            }
+        }
+        if groups.is_empty() && options.nodes.is_empty() && options.states.is_empty() {
+            groups.push(Vec::new());
+        }
+        for group in groups {
+            println!("{}", read.line(|letter| cell(partition, &group, letter)));
+        }
+    }
+    Ok(0)
+}
+
+/// Why no nodes of this cluster could ever run it, as far as can be seen from here.
+pub fn impossible(client: &Client, request: &pando_queue::Request) -> Option<String> {
+    let all: Vec<Node> = client.get("/v1/nodes").ok()?;
+    let known: Vec<&Node> = all.iter().filter(|n| n.memory > 0 && !request.excluded.contains(&n.name)).collect();
+    if let Some(name) = request.wanted.iter().find(|name| !all.iter().any(|n| n.name == **name)) {
+        return Some(format!("there is no node {name} (--nodelist)"));
+    }
+    let cpus = |n: &Node| (n.cpus.floor() as u32).max(1);
+    let each = request.cpus_per_rank.max(1);
+    let (most_cpus, most_memory) =
+        (known.iter().map(|n| cpus(n)).max().unwrap_or(0), known.iter().map(|n| n.memory >> 20).max().unwrap_or(0));
+    if each > most_cpus {
+        return Some(format!("no node has {each} CPUs (--cpus-per-task): the largest has {most_cpus}"));
+    }
+    if request.memory > most_memory {
+        return Some(format!("no node has {} MB of memory (--mem): the largest has {most_memory}", request.memory));
+    }
+    let takes = |n: &&&Node| cpus(n) >= each && n.memory >> 20 >= request.memory;
+    let fit: Vec<u32> = known.iter().filter(takes).map(|n| cpus(n) / each).collect();
+    let nodes = request.least_nodes();
+    if (fit.len() as u64) < u64::from(nodes) {
+        return Some(format!("it wants {nodes} nodes (--nodes), and there are {}", fit.len()));
+    }
+    let (wanted, room) = (u64::from(request.least_ranks()), fit.iter().map(|n| u64::from(*n)).sum::<u64>());
+    (wanted > room).then(|| {
+        format!("it wants {} CPUs (--ntasks), and there are {}", wanted * u64::from(each), room * u64::from(each))
+    })
+}

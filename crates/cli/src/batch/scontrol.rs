@@ -1,0 +1,278 @@
+//! `scontrol`: what of Slurm's administration there is here, in its words.
+
+use super::list::moment;
+use super::{Ended, ask, nodes, order};
+use crate::show::print_json;
+use pando_node::client::Client;
+use pando_node::queue::ask::{Ask, Line, Shown};
+use pando_node::views::Info;
+use pando_queue::{Id, Update, times};
+
+/// One of its commands.
+pub fn scontrol(client: &Client, words: &[String]) -> Ended {
+    // They change how things are shown, and are shown so already.
+    const LEFT: [&str; 10] = ["-o", "--oneliner", "-d", "--details", "-a", "--all", "-Q", "--quiet", "-v", "--verbose"];
+    let json = words.iter().any(|w| w == "--json");
+    let one_line = words.iter().any(|w| ["-o", "--oneliner"].contains(&w.as_str()));
+    let is_left = |w: &&String| !LEFT.contains(&w.as_str()) && *w != "--json";
+    let words: Vec<&str> = words.iter().filter(is_left).map(String::as_str).collect();
+    let lower: Vec<String> = words.iter().map(|w| w.to_ascii_lowercase()).collect();
+    let rest = words.get(1..).unwrap_or_default();
+    let show = Show { client, json, one_line };
+    match lower.first().map(String::as_str) {
+        Some("show") => match (lower.get(1).map(String::as_str), words.get(2).copied()) {
+            (Some("job" | "jobs"), name) => show.job(name),
+            (Some("node" | "nodes"), name) => show.node(name),
+            (Some("partition" | "partitions"), name) => show.partition(name),
+            (Some("config"), _) => show.config(),
+            (Some("hostnames" | "hostname"), Some(list)) => {
+                crate::nodelist::expand(list)?.iter().for_each(|name| println!("{name}"));
+                Ok(0)
+            }
+            (Some("hostlist"), Some(list)) => {
+                println!("{list}");
+                Ok(0)
+            }
+            (Some(other), _) => {
+                Err(format!("`show {other}` is not known here: there are job, node, partition, config, hostnames"))
+            }
+            (None, _) => Err("show what? job, node, partition, config or hostnames".into()),
+        },
+        Some("hold" | "uhold") => order(client, &Ask::Hold(ids(rest)?)),
+        Some("release") => order(client, &Ask::Release(ids(rest)?)),
+        Some("requeue") => order(client, &Ask::Requeue { ids: ids(rest)?, hold: false }),
+        Some("requeuehold") => order(client, &Ask::Requeue { ids: ids(rest)?, hold: true }),
+        Some("suspend") => order(client, &Ask::Park { ids: ids(rest)?, still: true }),
+        Some("resume") => order(client, &Ask::Park { ids: ids(rest)?, still: false }),
+        Some("update") => update(client, rest),
+        Some("ping") => ping(client, json),
+        Some(other) => Err(format!(
+            "`{other}` is not known here: there are show, hold, release, requeue, requeuehold, suspend, resume, update and ping"
+        )),
+        None => Err("say what: show, hold, release, requeue, suspend, resume, update or ping".into()),
+    }
+}
+
+/// `12 13_4`, `12,13`, `jobid=12`.
+fn ids(words: &[&str]) -> Result<Vec<Id>, String> {
+    let each = words.iter().flat_map(|w| w.split(',')).filter(|w| !w.is_empty());
+    let bare = |w: &str| w.split_once('=').map_or(w, |(_, id)| id).to_owned();
+    let all = each.map(|w| Id::read(&bare(w))).collect::<Result<Vec<_>, _>>()?;
+    if all.is_empty() { Err("say which jobs, like 17 or 17_4".into()) } else { Ok(all) }
+}
+
+/// `JobId=17 TimeLimit=1:00:00 Nice=10 Name=x`
+fn update(client: &Client, words: &[&str]) -> Ended {
+    let (mut job, mut changes) = (None, Vec::new());
+    for word in words {
+        let (name, value) = word.split_once('=').ok_or_else(|| format!("`{word}`: write NAME=VALUE"))?;
+        match name.to_ascii_lowercase().as_str() {
+            "jobid" | "job" => job = Some(Id::read(value)?),
+            "timelimit" => {
+                let limit = times::limit(value).map_err(|why| format!("TimeLimit: {why}"))?;
+                changes.push(Update::Limit(limit.ok_or("TimeLimit: a job can't be made endless")?));
+            }
+            "nice" => changes.push(Update::Nice(value.parse().map_err(|_| format!("Nice: `{value}` is no number"))?)),
+            "name" | "jobname" => changes.push(Update::Name(value.into())),
+            "starttime" | "eligibletime" => {
+                let (now, zone) = super::now();
+                let at = times::moment(value, now, zone).map_err(|why| format!("StartTime: {why}"))?;
+                changes.push(Update::Begin(at));
+            }
+            "arraytaskthrottle" => {
+                let most: u32 = value.parse().map_err(|_| format!("ArrayTaskThrottle: `{value}` is no number"))?;
+                changes.push(Update::AtOnce((most > 0).then_some(most)));
+            }
+            "nodename" | "partitionname" | "reservationname" => {
+                return Err(format!("{name} can't be changed so: `pando drain NODE` and the configuration do that"));
+            }
+            _ => {
+                return Err(format!(
+                    "{name} can't be changed here: there are TimeLimit, Nice, Name, StartTime and ArrayTaskThrottle"
+                ));
+            }
+        }
+    }
+    let job = job.ok_or("say which job: JobId=17")?;
+    if job.task.is_some() {
+        return Err(format!("all tasks of job {} have the same: say JobId={}", job.job, job.job));
+    }
+    if changes.is_empty() {
+        return Err("say what is to change: TimeLimit, Nice, Name, StartTime or ArrayTaskThrottle".into());
+    }
+    let mut worst = 0;
+    for change in changes {
+        worst = worst.max(order(client, &Ask::Update(job.job, change))?);
+    }
+    Ok(worst)
+}
+
+fn ping(client: &Client, json: bool) -> Ended {
+    let cluster: Result<pando_node::queue::ask::Cluster, String> = ask(client, &Ask::Cluster);
+    match (&cluster, json) {
+        (Ok(all), true) => print_json(&serde_json::json!({ "keeper": all.keeper, "up": true }))?,
+        (Err(why), true) => print_json(&serde_json::json!({ "keeper": null, "up": false, "why": why }))?,
+        (Ok(all), false) => println!("The queue at {} is UP", all.keeper),
+        (Err(why), false) => println!("The queue is DOWN: {why}"),
+    }
+    Ok(i32::from(cluster.is_err()))
+}
+
+struct Show<'a> {
+    client: &'a Client,
+    json: bool,
+    one_line: bool,
+}
+
+impl Show<'_> {
+    /// `A=1 B=2`, with more on lines of their own.
+    fn print(&self, lines: &[Vec<(&str, String)>]) {
+        let line =
+            |all: &Vec<(&str, String)>| all.iter().map(|(n, v)| format!("{n}={v}")).collect::<Vec<_>>().join(" ");
+        let all: Vec<String> = lines.iter().map(line).collect();
+        println!("{}\n", all.join(if self.one_line { " " } else { "\n   " }));
+    }
+
+    fn job(&self, name: Option<&str>) -> Ended {
+        let wanted = match name {
+            Some(name) => vec![Id::read(name)?],
+            None => {
+                let mut all: Vec<u64> = ask::<Vec<Line>>(self.client, &Ask::List)?.iter().map(|l| l.job).collect();
+                all.dedup();
+                all.into_iter().map(Id::of).collect()
+            }
+        };
+        let mut shown = Vec::new();
+        for id in wanted {
+            shown.push((id, ask::<Shown>(self.client, &Ask::Show(id))?));
+        }
+        if self.json {
+            return print_json(&shown.iter().map(|(_, s)| s).collect::<Vec<_>>()).map(|()| 0);
+        }
+        if shown.is_empty() {
+            println!("No jobs in the system");
+        }
+        shown.iter().for_each(|(id, one)| self.print_job(*id, one));
+        Ok(0)
+    }
+
+    fn print_job(&self, id: Id, shown: &Shown) {
+        let (job, spec) = (&shown.job, &shown.job.spec);
+        let request = &spec.request;
+        let run = job.running.iter().find(|(task, _)| id.task.is_none_or(|t| t == **task)).map(|(_, run)| run);
+        let nodes: Vec<&str> = run.iter().flat_map(|run| &run.shares).map(|s| s.node.as_str()).collect();
+        let count = if nodes.is_empty() { request.least_nodes().into() } else { nodes.len() as u64 };
+        let path = |file: &Option<pando_queue::Bytes>, usual: &str| match file {
+            Some(file) => String::from_utf8_lossy(&file.0).into_owned(),
+            None => usual.to_owned(),
+        };
+        let ran = run.map_or(0, |run| run.ran(super::now().0));
+        let cpus = run.map_or(request.least_cpus(), |run| run.cpus());
+        let output = path(&spec.files.output, "pando-%j.out");
+        let why = shown.why.clone().unwrap_or_else(|| "None".into());
+        self.print(&[
+            vec![("JobId", id.to_string()), ("JobName", spec.name.clone())],
+            vec![
+                ("UserId", spec.user.clone()),
+                ("Account", spec.account.clone()),
+                ("QOS", spec.quality.clone().unwrap_or_else(|| "normal".into())),
+            ],
+            vec![
+                ("Priority", shown.priority.map_or("0".into(), |(p, _)| format!("{p:.0}"))),
+                ("Nice", spec.nice.to_string()),
+            ],
+            vec![("JobState", shown.state.names().0.into()), ("Reason", why)],
+            vec![("Requeue", u8::from(spec.requeue).to_string()), ("Restarts", run.map_or(0, |r| r.run).to_string())],
+            vec![("RunTime", times::show(Some(ran))), ("TimeLimit", times::show(spec.limit_ms))],
+            vec![
+                ("SubmitTime", moment(Some(job.submitted))),
+                ("StartTime", moment(run.map(|r| r.started).or(shown.expected))),
+                ("EndTime", moment(shown.ends)),
+            ],
+            vec![
+                ("Partition", request.partition.clone().unwrap_or_else(|| "(default)".into())),
+                ("NodeList", nodes.join(",")),
+                ("BatchHost", nodes.first().copied().unwrap_or("").into()),
+            ],
+            vec![
+                ("NumNodes", count.to_string()),
+                ("NumCPUs", cpus.to_string()),
+                ("NumTasks", request.least_ranks().to_string()),
+                ("CPUs/Task", request.cpus_per_rank.to_string()),
+            ],
+            vec![("MinMemoryNode", format!("{}M", request.memory)), ("Features", request.features.join(","))],
+            vec![("WorkDir", String::from_utf8_lossy(&spec.directory.0).into_owned())],
+            vec![
+                ("StdOut", output.clone()),
+                ("StdErr", path(&spec.files.error, &output)),
+                ("StdIn", path(&spec.files.input, "/dev/null")),
+            ],
+        ]);
+    }
+
+    fn node(&self, name: Option<&str>) -> Ended {
+        let mut all = nodes::cluster(self.client)?;
+        let named = name.map(crate::nodelist::expand).transpose()?;
+        if let Some(stranger) = named.iter().flatten().find(|n| !all.nodes.iter().any(|u| u.node.name == **n)) {
+            return Err(format!("there is no node {stranger}"));
+        }
+        all.nodes.retain(|n| named.as_ref().is_none_or(|names| names.contains(&n.node.name)));
+        if self.json {
+            return print_json(&all.nodes).map(|()| 0);
+        }
+        for n in &all.nodes {
+            let of = all.partitions.iter().filter(|p| p.nodes.contains(&n.node.name)).map(|p| p.name.as_str());
+            let gres: Vec<String> = n.node.gres.iter().map(|g| format!("{}:{}", g.kind, g.count)).collect();
+            self.print(&[
+                vec![("NodeName", n.node.name.clone()), ("State", n.state.to_uppercase())],
+                vec![("CPUAlloc", n.used.0.to_string()), ("CPUTot", n.node.cpus.to_string())],
+                vec![("RealMemory", n.node.memory.to_string()), ("AllocMem", n.used.1.to_string())],
+                vec![("AvailableFeatures", n.node.features.join(",")), ("Gres", gres.join(","))],
+                vec![("Jobs", n.jobs.to_string()), ("Partitions", of.collect::<Vec<_>>().join(","))],
+            ]);
+        }
+        Ok(0)
+    }
+
+    fn partition(&self, name: Option<&str>) -> Ended {
+        let mut all = nodes::cluster(self.client)?;
+        if let Some(name) = name.filter(|name| !all.partitions.iter().any(|p| p.name == **name)) {
+            return Err(format!("there is no partition {name}"));
+        }
+        all.partitions.retain(|p| name.is_none_or(|name| p.name == name));
+        if self.json {
+            return print_json(&all.partitions).map(|()| 0);
+        }
+        for p in &all.partitions {
+            let cpus: u32 = all.nodes.iter().filter(|n| p.nodes.contains(&n.node.name)).map(|n| n.node.cpus).sum();
+            let users = if p.rules.users.is_empty() { "ALL".into() } else { p.rules.users.join(",") };
+            let time = |ms: Option<u64>, none: &str| ms.map_or_else(|| none.to_owned(), |ms| times::show(Some(ms)));
+            self.print(&[
+                vec![("PartitionName", p.name.clone())],
+                vec![("AllowUsers", users), ("Default", if p.usual { "YES" } else { "NO" }.into())],
+                vec![
+                    ("DefaultTime", time(p.rules.default_ms, "NONE")),
+                    ("MaxTime", time(p.rules.most_ms, "UNLIMITED")),
+                ],
+                vec![("Nodes", p.nodes.join(",")), ("State", if p.rules.closed { "DOWN" } else { "UP" }.into())],
+                vec![("TotalCPUs", cpus.to_string()), ("TotalNodes", p.nodes.len().to_string())],
+            ]);
+        }
+        Ok(0)
+    }
+
+    /// What the queue goes by.
+    fn config(&self) -> Ended {
+        let all: pando_node::queue::ask::Cluster = ask(self.client, &Ask::Cluster)?;
+        let info: Info = self.client.get("/v1/info").map_err(super::said)?;
+        if self.json {
+            return print_json(&all.rules).map(|()| 0);
+        }
+        println!("ClusterName = {}\nSlurmctldHost = {}", info.cluster, all.keeper);
+        let rules = serde_json::to_value(&all.rules).map_err(|e| e.to_string())?;
+        for (name, value) in rules.as_object().into_iter().flatten() {
+            println!("{name} = {value}");
+        }
+        Ok(0)
+    }
+}
