@@ -19,7 +19,7 @@ pub struct Bounds {
 }
 
 /// Mounted hierarchies and our own place in them.
-struct Hierarchies {
+pub(crate) struct Hierarchies {
     /// Controllers (none for v2), the group at the mount point, the mount point.
     mounts: Vec<(Vec<String>, String, PathBuf)>,
     /// Controllers (one empty name for v2), our group.
@@ -27,7 +27,7 @@ struct Hierarchies {
 }
 
 impl Hierarchies {
-    fn read() -> Self {
+    pub(crate) fn read() -> Self {
         let text = |path| fs::read_to_string(path).unwrap_or_default();
         Self::parse(&text("/proc/self/mountinfo"), &text("/proc/self/cgroup"))
     }
@@ -56,7 +56,7 @@ impl Hierarchies {
     }
 
     /// The directory of our own group for a controller, and whether it is of v1.
-    fn directory(&self, controller: &str) -> Option<(PathBuf, bool)> {
+    pub(crate) fn directory(&self, controller: &str) -> Option<(PathBuf, bool)> {
         let of = |wanted: &str| {
             let (_, path) = self.own.iter().find(|(names, _)| names.iter().any(|n| n == wanted))?;
             let here = |names: &[String]| match wanted {
@@ -73,7 +73,7 @@ impl Hierarchies {
 
 /// The directory in v2 in which a group with these controllers can be made: ours is one below it (a group that has processes passes no
 /// controllers on), and it has been delegated to us.
-fn delegated(own: &Path) -> Option<PathBuf> {
+pub(crate) fn delegated(own: &Path) -> Option<PathBuf> {
     let above = own.parent()?;
     let writable = |name: &str| fs::OpenOptions::new().write(true).open(above.join(name)).is_ok();
     let alone = fs::read_to_string(above.join("cgroup.procs")).is_ok_and(|list| list.trim().is_empty());

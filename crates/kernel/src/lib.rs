@@ -12,6 +12,7 @@ pub mod futex;
 pub mod heap;
 pub mod inject;
 pub mod job;
+pub mod job_group;
 pub mod lease;
 pub mod limit;
 pub mod memory;

@@ -96,6 +96,8 @@ pub struct Setup {
     pub keep: Vec<RawFd>,
     /// What it reads is its controlling terminal.
     pub terminal: bool,
+    /// Of control groups that it is to be in: descriptors of their lists of processes.
+    pub doors: Vec<RawFd>,
 }
 
 /// Has `command` begin so: in a session of its own, and killed when this process ends.
@@ -113,6 +115,10 @@ fn begin(setup: &Setup, launcher: i32) -> io::Result<()> {
         done(libc::setsid())?;
         if setup.terminal {
             crate::pty::control()?;
+        }
+        // Before the change of user, who may not. A group that is gone, or full, is done without.
+        for door in &setup.doors {
+            libc::write(*door, c"0".as_ptr().cast(), 1);
         }
         libc::umask(setup.umask);
         if !setup.cpus.is_empty() {

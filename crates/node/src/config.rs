@@ -1,9 +1,11 @@
 //! Configuration: a TOML file whose every key has a default. `pando node --print-config` prints what is in
 //! effect, limits included.
 
+mod about;
 mod check;
 mod queue;
 
+pub use about::{About, LONGEST_WORD};
 pub use check::doubts;
 pub use queue::Queue;
 
@@ -59,6 +61,8 @@ pub struct Config {
     pub jobs: Jobs,
     /// Batch jobs.
     pub queue: Queue,
+    /// What this node has besides CPUs and memory.
+    pub node: About,
     /// For tests of the engine.
     pub test: Test,
 }
@@ -296,6 +300,7 @@ impl Default for Config {
             fabric: Fabric::default(),
             jobs: Jobs::default(),
             queue: Queue::default(),
+            node: About::default(),
             follow: Follow::default(),
             tokens: Tokens::default(),
             load: LoadSource::default(),

@@ -87,6 +87,10 @@ fn configure(plan: &Plan, index: usize, node: &str) -> Result<()> {
     if !more.contains("[jobs]") {
         text += "[jobs]\nroot = true\n";
     }
+    // Each would take the machine's first CPUs for its batch jobs.
+    if !more.contains("[queue]") {
+        text += "[queue]\nbind = false\n";
+    }
     text += &more;
     let path = plan.config(node);
     std::fs::write(&path, text).at("write", &path)

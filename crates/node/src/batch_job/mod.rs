@@ -2,12 +2,15 @@
 //! daemon: what it has to say it says to the next one. One thread: the kernel kills the script when the thread that started it ends.
 
 mod files;
+pub mod held;
 mod variables;
 
 use crate::jobs::link::next;
+use crate::jobs::numbers::Numbers;
 use crate::launcher::family;
 use crate::queue::errand::{Key, Order};
 use files::Files;
+use held::{Held, Kept};
 use pando_kernel::rank::{self, Setup, User};
 use pando_kernel::{procfs, usage};
 use pando_launch::{Frames, Identity, encode};
@@ -57,6 +60,12 @@ pub struct Task {
     pub api: PathBuf,
     /// Is made by the first helper of a run; there is never another one.
     pub file: PathBuf,
+    /// CPUs that are its own here; none: it may use all.
+    pub cpus: Vec<u16>,
+    /// Its generic resources here, by number.
+    pub numbers: Numbers,
+    /// More variables of its environment, in the place of the user's.
+    pub variables: Vec<(String, String)>,
 }
 
 /// To the daemon.
@@ -98,18 +107,22 @@ pub fn serve(connection: OwnedFd) -> i32 {
         let mut connection = UnixSocket::from(connection);
         connection.read_to_end(&mut text)?;
         let task: Task = serde_json::from_slice(&text).map_err(io::Error::other)?;
-        match std::fs::File::create_new(&task.file) {
-            Ok(mut file) => file.write_all(&serde_json::to_vec(&task.order.key).map_err(io::Error::other)?)?,
+        let held = match std::fs::File::create_new(&task.file) {
+            Ok(mut file) => {
+                let held = Held::make(&task);
+                file.write_all(&serde_json::to_vec(&kept(&task, &held)).map_err(io::Error::other)?)?;
+                held
+            }
             // Another one was first.
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
             Err(e) => return Err(io::Error::new(e.kind(), format!("{}: {e}", task.file.display()))),
-        }
+        };
         rank::adopt_orphans()?;
         if let Some((_, _, groups)) = &task.user {
             rank::take_groups(groups)?;
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(live(task))
+        runtime.block_on(live(task, held))
     };
     match run() {
         Ok(()) => 0,
@@ -120,9 +133,16 @@ pub fn serve(connection: OwnedFd) -> i32 {
     }
 }
 
+fn kept(task: &Task, held: &Held) -> Kept {
+    let (user, groups) = (task.order.user.clone(), held.group().dirs().to_vec());
+    let numbers = task.numbers.clone();
+    Kept { key: task.order.key.clone(), user, cpus: task.cpus.clone(), numbers, groups }
+}
+
 /// The script, as far as it is known.
 struct Job {
     task: Task,
+    held: Held,
     files: Option<Files>,
     pid: i32,
     begun: bool,
@@ -134,10 +154,19 @@ struct Job {
     ended: Option<(How, Usage)>,
 }
 
-async fn live(task: Task) -> io::Result<()> {
+async fn live(task: Task, held: Held) -> io::Result<()> {
     let mut children = signal(SignalKind::child())?;
-    let mut job =
-        Job { task, files: None, pid: 0, begun: false, kill_at: None, peak: 0, out_of_memory: false, ended: None };
+    let mut job = Job {
+        task,
+        held,
+        files: None,
+        pid: 0,
+        begun: false,
+        kill_at: None,
+        peak: 0,
+        out_of_memory: false,
+        ended: None,
+    };
     match job.start() {
         Ok(()) => job.begun = true,
         Err(why) => job.ended = Some((How::NotBegun(why), Usage::default())),
@@ -146,7 +175,7 @@ async fn live(task: Task) -> io::Result<()> {
         let Ok(stream) = UnixStream::connect(&job.task.socket).await else {
             if !job.task.file.exists() {
                 // The node's state is gone: no daemon will ask for this.
-                family::end_all().await;
+                job.held.end().await;
                 return Ok(());
             }
             job.alone(&mut children).await;
@@ -173,14 +202,17 @@ impl Job {
         for (name, value) in variables::all(order, node) {
             command.env(name, value);
         }
+        self.task.variables.iter().for_each(|(name, value)| _ = command.env(name, value));
         command.env("PANDO_SOCKET", &self.task.api).env(crate::launcher::MARK, mark).env(RUN, name_of(&order.key));
         let stdio = |file: &std::fs::File| file.try_clone().map_err(|e| e.to_string());
         command.stdin(stdio(&files.input)?).stdout(stdio(&files.output)?).stderr(stdio(&files.error)?);
+        let doors = self.held.group().doors();
         let setup = Setup {
             user: user.clone().map(|(uid, gid, groups)| User { uid, gid, groups }),
             umask: 0o022,
             limits: Vec::new(),
-            cpus: Vec::new(),
+            cpus: self.task.cpus.clone(),
+            doors: doors.iter().map(AsRawFd::as_raw_fd).collect(),
             terminal: false,
             directory: CString::new(order.directory.0.clone()).map_err(|e| e.to_string())?,
             keep: script.iter().map(|file| file.as_raw_fd()).collect(),
@@ -214,7 +246,7 @@ impl Job {
     async fn speak(&mut self, stream: UnixStream, children: &mut Signal) -> bool {
         let (mut from, mut to) = stream.into_split();
         let mut frames = Frames::default();
-        let mut looks = interval(if self.limit() > 0 { CLOSE_LOOK } else { LOOK });
+        let mut looks = interval(if self.limit() > 0 && !self.held.has_limit { CLOSE_LOOK } else { LOOK });
         let here = Said::Here { key: self.task.order.key.clone(), began: self.begun };
         let mut unsaid = vec![here];
         let mut told_end = false;
@@ -233,7 +265,7 @@ impl Job {
                 told = next::<_, Told>(&mut from, &mut frames) => match told {
                     Ok(Some(Told::Bye)) => return self.ended.is_some(),
                     Ok(Some(Told::End(why))) => self.end(&why),
-                    Ok(Some(Told::Signal(number))) => family::signal_all(number),
+                    Ok(Some(Told::Signal(number))) => self.held.signal(number),
                     _ => return false,
                 },
                 _ = children.recv() => self.collect().await,
@@ -255,24 +287,27 @@ impl Job {
             return;
         }
         self.say(&format!("{why}; its processes are ended"));
-        family::signal_all(libc::SIGTERM);
+        self.held.signal(libc::SIGTERM);
         // Who stands still hears nothing else.
-        family::signal_all(libc::SIGCONT);
+        self.held.signal(libc::SIGCONT);
         self.kill_at = Some(Instant::now() + GRACE);
     }
 
     fn kill(&mut self) {
         self.kill_at = Some(Instant::now() + GRACE);
-        family::signal_all(libc::SIGKILL);
+        self.held.signal(libc::SIGKILL);
     }
 
     /// Takes in children that have ended. With the script everything ends that it has started.
     async fn collect(&mut self) {
         while let Some((pid, status)) = rank::collect() {
             if pid == self.pid && self.ended.is_none() {
-                family::end_all().await;
+                self.held.end().await;
+                self.note_memory();
                 self.ended = Some((self.how(status), self.used()));
                 self.kill_at = None;
+                // What can't be removed yet the next daemon removes.
+                let _ = self.held.group().remove();
             }
         }
     }
@@ -287,9 +322,11 @@ impl Job {
 
     fn used(&self) -> Usage {
         let of = usage::of_children();
+        let group = self.held.group();
         Usage {
-            cpu_ms: of.cpu_ms,
-            memory_mb: self.peak.max(of.largest).div_ceil(1 << 20),
+            // The group knows of those, too, whom nobody has waited for, and of ranks, which are the launcher's.
+            cpu_ms: group.cpu_ms().unwrap_or(0).max(of.cpu_ms),
+            memory_mb: group.memory_peak().unwrap_or(self.peak.max(of.largest)).div_ceil(1 << 20),
             read: of.read,
             written: of.written,
         }
@@ -305,13 +342,29 @@ impl Job {
         if self.ended.is_some() {
             return;
         }
+        self.note_memory();
+        if self.held.group().memory_peak().is_some() && (self.held.has_limit || self.limit() == 0) {
+            return;
+        }
         let all = family::all();
         let now: u64 = all.iter().map(|pid| procfs::footprint(*pid)).sum();
         self.peak = self.peak.max(now);
         let limit = self.limit();
         if limit > 0 && now > limit && !std::mem::replace(&mut self.out_of_memory, true) {
             self.say(&format!("it has {} MB of memory, and asked for {} (--mem): it is ended", now >> 20, limit >> 20));
-            family::signal_all(libc::SIGKILL);
+            self.held.signal(libc::SIGKILL);
+        }
+    }
+
+    /// Whom the kernel has taken a process for want of memory he ends, as his others wait for it.
+    fn note_memory(&mut self) {
+        if self.held.group().out_of_memory() && !std::mem::replace(&mut self.out_of_memory, true) {
+            let asked = match self.limit() >> 20 {
+                0 => "the node has no more".to_owned(),
+                mb => format!("it asked for {mb} MB (--mem)"),
+            };
+            self.say(&format!("the kernel has ended a process of it for want of memory: {asked}; the rest is ended"));
+            self.held.signal(libc::SIGKILL);
         }
     }
 }

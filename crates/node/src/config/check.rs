@@ -72,6 +72,7 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
     for name in &config.jobs.from {
         pando_wire::NodeName::parse(name).map_err(|e| format!("[jobs] from has {name:?}: {e}"))?;
     }
+    config.node.check()?;
     shared(&config.files)
 }
 

@@ -12,12 +12,20 @@ pub struct Queue {
     pub operators: Vec<String>,
     /// Milliseconds after which a node that is down is lost, and what ran there with it. A daemon that is started again within it loses nothing.
     pub lost_after_ms: u64,
+    /// A batch job's processes run on CPUs of their own, as many as it has.
+    pub bind: bool,
     /// Who goes first, and how.
     pub rules: pando_queue::Settings,
 }
 
 impl Default for Queue {
     fn default() -> Self {
-        Queue { node: None, operators: Vec::new(), lost_after_ms: 60_000, rules: pando_queue::Settings::default() }
+        Queue {
+            node: None,
+            operators: Vec::new(),
+            lost_after_ms: 60_000,
+            bind: true,
+            rules: pando_queue::Settings::default(),
+        }
     }
 }

@@ -8,7 +8,7 @@ use crate::daemon::Node;
 use crate::launcher::LAUNCHER;
 use crate::peers;
 use pando_kernel::{procfs, signal};
-use pando_launch::{Child, Down, Effect, Event, Frames, Identity, Order, Part, Up, Work, encode};
+use pando_launch::{Child, Down, Effect, Environment, Event, Frames, Identity, Order, Part, Up, Work, encode};
 use pando_wire::SNI_JOB;
 use serde_bytes::ByteBuf;
 use std::collections::VecDeque;
@@ -43,6 +43,10 @@ struct Below {
     place: u32,
     /// Those of each rank here, for the launcher.
     cpus: Vec<Vec<u16>>,
+    /// See [`Work::groups`].
+    groups: Vec<ByteBuf>,
+    /// See [`Work::variables`].
+    variables: Environment,
     /// See [`Work::user`].
     user: Option<Identity>,
     /// See [`Work::along`].
@@ -151,14 +155,17 @@ impl Driver {
             gives_up: None,
             entry: Some(entry),
         };
-        let all = driver.entry.as_ref().map_or_else(Vec::new, |entry| entry.cpus.clone());
+        let of = |entry: &Entry| (entry.cpus.clone(), entry.groups.clone(), entry.variables.clone());
+        let (all, groups, variables) = driver.entry.as_ref().map_or_else(Default::default, of);
         for (at, child) in children.into_iter().enumerate() {
             let (sender, queue) = unbounded_channel();
             driver.links.push(Some(sender));
             let silence = (child != Child::Launcher).then(|| Duration::from_millis(node.config.jobs.lost_after_ms));
             let said = Said { queue, beat: Down::Beat, silence, end: End::Says(Down::End) };
             let (node, order, cpus, user) = (node.clone(), order.clone(), all.clone(), user.clone());
-            let below = Below { node, order, place, cpus, user, along: None, at, said, hear: hear.clone() };
+            let (groups, variables) = (groups.clone(), variables.clone());
+            let below =
+                Below { node, order, place, cpus, groups, variables, user, along: None, at, said, hear: hear.clone() };
             match child {
                 Child::Launcher => driver.waits = Some(below),
                 Child::Place(place) => drop(tokio::spawn(below.member(place))),
@@ -385,9 +392,13 @@ impl Below {
         let work = match place == self.place {
             true => {
                 let (mark, user, cpus) = (self.node.jobs.mark.clone(), self.user.clone(), self.cpus.clone());
-                Work { place, order, mark, user, cpus, along: self.along.clone() }
+                let (along, groups, variables) = (self.along.clone(), self.groups.clone(), self.variables.clone());
+                Work { place, order, mark, user, cpus, along, groups, variables }
             }
-            false => Work { place, order, mark: String::new(), user: None, cpus: Vec::new(), along: None },
+            false => {
+                let (mark, cpus, groups, variables) = Default::default();
+                Work { place, order, mark, user: None, cpus, along: None, groups, variables }
+            }
         };
         encode(&work).map_err(io::Error::other)
     }

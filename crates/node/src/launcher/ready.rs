@@ -1,7 +1,8 @@
 //! What can be found out before a job begins: may its user run programs here, is there such a program, and such a directory?
 
+use pando_kernel::job_group::JobGroup;
 use pando_kernel::rank::{User, as_user};
-use pando_launch::{Identity, Need, Order, Task, base, listed};
+use pando_launch::{Environment, Identity, Need, Order, Task, base, listed};
 use serde_bytes::ByteBuf;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
@@ -35,6 +36,10 @@ pub struct Ready {
     pub directory: CString,
     /// The CPUs of each rank of this node.
     pub cpus: Vec<Vec<u16>>,
+    /// Variables in the place of the user's.
+    pub variables: Environment,
+    /// Of the control groups of the batch job that ranks are part of.
+    pub doors: Vec<File>,
 }
 
 impl Ready {
@@ -43,7 +48,7 @@ impl Ready {
         order: &Order,
         user: Option<Identity>,
         (program, along): (Option<OwnedFd>, Option<ByteBuf>),
-        cpus: Vec<Vec<u16>>,
+        (cpus, held, variables): (Vec<Vec<u16>>, Vec<ByteBuf>, Environment),
         mark: String,
     ) -> Result<Ready, String> {
         let name = &order.user;
@@ -74,7 +79,9 @@ impl Ready {
         }
         let along = along.map(|dir| OsString::from_vec(dir.into_vec()));
         let user = (me == 0).then_some(user);
-        Ok(Ready { program: file, open: program, along, keep, mark, user, directory, cpus })
+        let dirs = held.into_iter().map(|dir| PathBuf::from(OsString::from_vec(dir.into_vec()))).collect();
+        let doors = JobGroup::again(dirs).doors();
+        Ok(Ready { doors, variables, program: file, open: program, along, keep, mark, user, directory, cpus })
     }
 }
 

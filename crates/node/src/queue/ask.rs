@@ -56,6 +56,8 @@ pub enum Ask {
     Reserve(Reservation),
     /// No longer (operators). The answer: [`Done`].
     Unreserve(String),
+    /// The nodes that the queue knows, with what they have and what others use of it. The answer: [`Node`](pando_queue::Node)s.
+    Nodes,
     /// What is reserved. The answer: [`Reservation`]s.
     Reservations,
 }

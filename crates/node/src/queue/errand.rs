@@ -1,6 +1,7 @@
 //! What nodes say to each other about batch jobs: one frame there and one back, each over a connection of its own.
 
 use super::batch;
+use super::has::{self, Has};
 use super::office;
 use crate::daemon::Node;
 use crate::jobs::link::next;
@@ -79,6 +80,10 @@ pub enum Errand {
     Check(Key),
     /// All that are there of the sender's queue. The answer: [`Key`]s as JSON.
     Runs,
+    /// What does it have for jobs? The answer: a [`Has`] as JSON.
+    Has,
+    /// The sender has this by now.
+    Tells(Has),
     /// It has begun.
     Began(Key),
     /// It has ended.
@@ -168,6 +173,8 @@ async fn serve(node: &Arc<Node>, peer: &str, errand: Errand) -> Result<Vec<u8>, 
             said(batch::is_known(node, &key)?)
         }
         Errand::Runs => serde_json::to_vec(&batch::all(node, peer)).map_err(|e| e.to_string()),
+        Errand::Has => serde_json::to_vec(&has::asked(node, peer)).map_err(|e| e.to_string()),
+        Errand::Tells(now) => has::heard(node, peer, now).map(|()| Vec::new()),
         Errand::Began(key) => office::began(node, &key, peer).map(|()| Vec::new()),
         Errand::Ended(key, how, usage) => office::ended(node, &key, how, usage, peer).await.map(|()| Vec::new()),
     }

@@ -6,6 +6,7 @@ pub mod batch;
 mod clerk;
 mod deliver;
 pub mod errand;
+pub mod has;
 mod journal;
 pub mod office;
 mod seen;

@@ -38,6 +38,7 @@ pub struct Office {
     desk: Mutex<Option<Desk>>,
     keeper: Mutex<Option<String>>,
     pub(super) ward: super::batch::Ward,
+    pub(super) known: super::has::Known,
 }
 
 fn file(node: &Node) -> PathBuf {
@@ -167,6 +168,7 @@ pub async fn answer(node: &Arc<Node>, user: &str, peer: &str, text: &[u8]) -> Re
         Ask::Wait { id, patience_ms } => json(&asker.wait(id, patience_ms.min(LONGEST_WAIT_MS)).await?),
         Ask::Reserve(reservation) => json(&asker.rule(Input::Reserve(reservation)).await?),
         Ask::Unreserve(name) => json(&asker.rule(Input::Unreserve(name)).await?),
+        Ask::Nodes => json(&asker.desk.look(|queue, _| queue.nodes().cloned().collect::<Vec<_>>()).await?),
         Ask::Reservations => {
             json(&asker.desk.look(|queue, _| queue.reservations().cloned().collect::<Vec<_>>()).await?)
         }
