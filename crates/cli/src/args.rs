@@ -3,7 +3,7 @@
 mod batch;
 mod parallel;
 
-pub use batch::{BatchVerb, CancelOptions, HistoryOptions, QueueOptions, SubmitOptions};
+pub use batch::{BatchVerb, CancelOptions, HistoryOptions, QueueOptions, SubmitOptions, UsageOptions};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use pando_node::views::Children;
 pub use parallel::{Bcast, MapOptions, ParallelOptions, names};

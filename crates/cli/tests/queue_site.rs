@@ -6,8 +6,11 @@ use lab::{Daemon, Lab, ok, until};
 use pando_kernel::job_group::JobGroup;
 use pando_kernel::procfs;
 use pando_node::queue::ask::Past;
+use pando_node::queue::usage::Row;
 use pando_queue::State;
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -226,4 +229,178 @@ fn batch_jobs_keep_off_cpus_that_parallel_jobs_use() {
     outside.wait().unwrap();
     until("they are free again", || busy(0));
     assert_eq!(wait(n1, &dir, &id), 0);
+}
+
+/// One request that a listener gets: its headers and its body. It is answered with this status.
+fn hear(listener: &TcpListener, status: &str) -> (String, serde_json::Value) {
+    let (mut stream, _) = listener.accept().unwrap();
+    let (mut text, mut buffer) = (String::new(), [0; 4096]);
+    loop {
+        let read = stream.read(&mut buffer).unwrap();
+        text.push_str(std::str::from_utf8(&buffer[..read]).unwrap());
+        let whole = text.split_once("\r\n\r\n").filter(|(head, body)| {
+            let length =
+                head.lines().find_map(|l| l.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+            length.is_some_and(|length: usize| body.len() >= length)
+        });
+        if let Some((head, body)) = whole {
+            write!(stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").unwrap();
+            return (head.to_owned(), serde_json::from_str(body).unwrap());
+        }
+        assert!(read > 0, "{text}");
+    }
+}
+
+#[test]
+fn users_are_told_by_mail_and_by_webhook_until_they_were() {
+    let base = std::env::temp_dir().join(format!("pando-mail-{}", std::process::id()));
+    fs::create_dir_all(&base).unwrap();
+    let (mailer, letters) = (base.join("sendmail"), base.join("letters"));
+    // It fails the first time.
+    let script = format!(
+        "#!/bin/sh\n[ \"$*\" = '-oi -t' ] || exit 2\ncat >{0}.new\n[ -e {0}.tried ] || {{ touch {0}.tried; exit 75; }}\n\
+         cat {0}.new >>{0}\necho END >>{0}\n",
+        letters.display()
+    );
+    fs::write(&mailer, script).unwrap();
+    fs::set_permissions(&mailer, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let settings = format!("{JOBS}[queue]\nwebhooks = true\nmailer = {mailer:?}\n");
+    let mut lab = Lab::new(1, &settings);
+    let dir = place(&lab, "told");
+    let url = format!("http://{}/hook?a=b", listener.local_addr().unwrap());
+    let mail = ["--mail-type=BEGIN,FAIL", "--mail-user=ann@example.org", "-J", "Größe"];
+    let job = "while [ ! -e go ]; do sleep 0.05; done; exit 3";
+    let id = submit(&lab.nodes[0], &dir, &[&mail[..], &["-o", "log", "--wrap", job]].concat());
+    let told = |count: usize| {
+        let text = fs::read_to_string(&letters).ok();
+        text.filter(|text| text.lines().filter(|l| *l == "END").count() == count)
+    };
+    until("one letter", || told(1));
+    fs::write(dir.join("go"), "").unwrap();
+    assert_eq!(wait(&lab.nodes[0], &dir, &id), 3);
+    let all = until("both letters", || told(2));
+    assert!(all.contains("To: ann@example.org\n") && all.contains(&format!("Pando job {id} ")), "{all}");
+    assert!(all.contains("BEGIN, RUNNING") && all.contains("FAIL, FAILED"), "{all}");
+    // A webhook that is not well, and a daemon that is killed before it was told again: it is told by the next one, with the same identity.
+    let id = submit(&lab.nodes[0], &dir, &["--webhook", &url, "-o", "log", "--wrap", "true"]);
+    let (head, first) = hear(&listener, "503 Busy");
+    assert!(head.starts_with("POST /hook?a=b HTTP/1.1"), "{head}");
+    assert_eq!((first["job"].as_str(), first["event"].as_str()), (Some(id.as_str()), Some("END")));
+    lab.nodes[0].kill();
+    lab.nodes[0].start();
+    let (_, again) = hear(&listener, "204 Told");
+    assert_eq!(first, again);
+    // Nothing is left to tell.
+    let id = submit(&lab.nodes[0], &dir, &["--webhook", &url, "-o", "log", "--wrap", "exit 1"]);
+    let (_, next) = hear(&listener, "200 OK");
+    assert_eq!((next["job"].as_str(), next["state"].as_str()), (Some(id.as_str()), Some("FAILED")));
+    assert_ne!(next["id"], first["id"]);
+    let refused = cli(&lab.nodes[0], &dir, &["submit", "--webhook", "ftp://h/", "--wrap", "true"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("http://"));
+    fs::remove_dir_all(&base).unwrap();
+}
+
+#[test]
+fn where_nobody_is_told_that_is_said_and_operators_may_be_a_group() {
+    // Nobody's group, which is everywhere.
+    let groups = fs::read_to_string("/etc/group").unwrap();
+    let group = groups.lines().find(|l| l.split(':').nth(2) == Some("65534")).and_then(|l| l.split(':').next());
+    let lab = Lab::new(1, &format!("{JOBS}[queue]\noperators = [\"@{}\"]\n", group.unwrap_or("nobody")));
+    let dir = place(&lab, "untold");
+    let n1 = &lab.nodes[0];
+    let output = cli(n1, &dir, &["submit", "--mail-type=ALL", "-H", "--wrap", "true"]).output().unwrap();
+    assert!(output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("sends no mail"));
+    let output = cli(n1, &dir, &["submit", "--webhook=http://127.0.0.1/", "--wrap", "true"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("[queue] webhooks"));
+    if group.is_none() || !lab::is_root("an operator by his group") {
+        return;
+    }
+    let mine = submit(n1, &dir, &["-H", "--wrap", "true"]);
+    let theirs = n1.cli(&["cancel", &mine]);
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(theirs.get_program())
+        .args(theirs.get_args());
+    theirs.get_envs().for_each(|(n, v)| _ = v.map(|v| command.env(n, v)));
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.contains("Permission denied")
+        || said.contains("no node runs")
+        || said.is_empty() && output.status.code().is_none()
+    {
+        eprintln!("SKIPPED: an operator by his group: {said}");
+        return;
+    }
+    assert!(output.status.success(), "{said}");
+    assert!(n1.audit().contains("an operator"));
+}
+
+fn program(file: &Path, text: &str) -> String {
+    fs::write(file, text).unwrap();
+    fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    file.display().to_string()
+}
+
+#[test]
+fn prolog_and_epilog_are_run_and_a_node_that_fails_there_takes_no_more() {
+    let base = std::env::temp_dir().join(format!("pando-hooks-{}", std::process::id()));
+    fs::create_dir_all(&base).unwrap();
+    let log = base.join("log").display().to_string();
+    let text = format!(
+        "#!/bin/sh\n[ -z \"$SECRET\" ] || exit 9\necho prolog $SLURM_JOB_ID $PANDO_USER >>{log}\n\
+         [ $PANDO_NODE != \"$(cat {0}/bad)\" ]\n",
+        base.display()
+    );
+    let prolog = program(&base.join("prolog"), &text);
+    let epilog =
+        program(&base.join("epilog"), &format!("#!/bin/sh\necho epilog $SLURM_JOB_ID $PANDO_STATUS >>{log}\n"));
+    fs::write(base.join("bad"), "").unwrap();
+    let hooks = format!("prolog = {prolog:?}\nepilog = {epilog:?}\n");
+    let lab = Lab::new(2, &format!("{JOBS}[queue]\n{hooks}[queue.rules]\nagain_ms = 100\n"));
+    lab.settled();
+    let dir = place(&lab, "hooks");
+    let (n1, n2) = (&lab.nodes[0], &lab.nodes[1]);
+    let read = || fs::read_to_string(&log).unwrap();
+    let user = pando_node::sys::user_name(pando_node::sys::effective_uid());
+    let mut command = cli(n1, &dir, &["submit", "--parsable", "-w", "n2", "-o", "out", "--wrap", "exit 4"]);
+    let id = ok(command.env("SECRET", "x")).trim().to_owned();
+    assert_eq!(wait(n1, &dir, &id), 4);
+    assert_eq!(read(), format!("prolog {id} {user}\nepilog {id} 4\n"));
+    // n2 is not well: the job runs at n1, and nothing more at n2.
+    fs::write(base.join("bad"), "n2").unwrap();
+    fs::remove_file(&log).unwrap();
+    let first = submit(n1, &dir, &["-n1", "-x", "n1", "-o", "never", "--wrap", "true"]);
+    until("n2 is drained", || (n1.node("n2").standing == "drained").then_some(()));
+    assert!(n2.audit().contains("the prolog") && n2.audit().contains("status 1"), "{}", n2.audit());
+    assert!(!dir.join("never").exists() && !read().contains("epilog"));
+    until("why", || ok(&mut cli(n1, &dir, &["info", &first])).contains("the prolog").then_some(()));
+    let next = submit(n1, &dir, &["-n1", "-o", "where", "--wrap", "echo $PANDO_NODE"]);
+    assert_eq!(wait(n1, &dir, &next), 0);
+    assert_eq!(fs::read_to_string(dir.join("where")).unwrap().trim(), "n1");
+    fs::remove_dir_all(&base).unwrap();
+}
+
+#[test]
+fn what_was_used_is_added_up() {
+    let lab = Lab::new(1, JOBS);
+    let dir = place(&lab, "used");
+    let n1 = &lab.nodes[0];
+    let work = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; exit $STATUS";
+    for status in ["0", "1"] {
+        let mut command = cli(n1, &dir, &["submit", "--parsable", "-J", "counts", "-o", "log", "--wrap", work]);
+        let id = ok(command.env("STATUS", status)).trim().to_owned();
+        assert_eq!(wait(n1, &dir, &id).to_string(), status);
+    }
+    let all: Vec<Row> = serde_json::from_str(&ok(&mut cli(n1, &dir, &["usage", "--json"]))).unwrap();
+    // At midnight they are two.
+    let sum = |of: fn(&Row) -> u64| all.iter().map(of).sum::<u64>();
+    assert!(all.iter().all(|row| row.name == "counts"), "{all:?}");
+    assert_eq!((sum(|r| r.sum.tasks), sum(|r| r.sum.failed)), (2, 1));
+    assert!(sum(|r| r.sum.cpu_ms) > 0 && sum(|r| r.sum.wall_ms) > 0, "{all:?}");
+    let shown = ok(&mut cli(n1, &dir, &["usage"]));
+    assert!(shown.contains("counts") && shown.contains("CPUTIME"), "{shown}");
+    assert!(!ok(&mut cli(n1, &dir, &["usage", "--user", "nobody-of-that-name"])).contains("counts"));
 }

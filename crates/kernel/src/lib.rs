@@ -22,6 +22,7 @@ pub mod pagemap;
 pub mod pidfd;
 pub mod pmix;
 pub mod poll;
+pub mod power;
 pub mod privacy;
 pub mod procfs;
 pub mod ptrace;

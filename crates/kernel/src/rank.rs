@@ -51,6 +51,27 @@ pub fn user(name: &str) -> Option<User> {
     }
 }
 
+/// The number of a group.
+pub fn group(name: &str) -> Option<u32> {
+    let name = CString::new(name).ok()?;
+    let mut buffer = vec![0u8; 64 << 10];
+    let mut found = std::ptr::null_mut();
+    // A group has all its members in the buffer.
+    while buffer.len() <= 16 << 20 {
+        // SAFETY: group is plain data for which all zeroes is a valid value.
+        let mut entry: libc::group = unsafe { std::mem::zeroed() };
+        let (text, length) = (buffer.as_mut_ptr().cast(), buffer.len());
+        // SAFETY: all pointers are to live objects of ours, and the length is the buffer's.
+        let code = unsafe { libc::getgrnam_r(name.as_ptr(), &mut entry, text, length, &mut found) };
+        match code {
+            0 if !found.is_null() => return Some(entry.gr_gid),
+            libc::ERANGE => buffer.resize(buffer.len() * 4, 0),
+            _ => return None,
+        }
+    }
+    None
+}
+
 /// Does something with files as that user may: what root could see besides is not for him. For this thread only, which keeps root's groups.
 pub fn as_user<T>(user: Option<(u32, u32)>, act: impl FnOnce() -> T) -> T {
     struct Back(Option<(libc::c_int, libc::c_int)>);

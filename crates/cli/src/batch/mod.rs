@@ -3,16 +3,17 @@
 pub mod options;
 mod shown;
 mod spec;
+mod usage;
 
-use crate::args::{BatchVerb, CancelOptions, HistoryOptions, QueueOptions, SubmitOptions};
+use crate::args::{BatchVerb, CancelOptions, HistoryOptions, QueueOptions, SubmitOptions, UsageOptions};
 use crate::parallel::environment::environment;
 
 use pando_node::client::{Client, ClientError};
-use pando_node::queue::ask::{Ask, Done, Over};
+use pando_node::queue::ask::{Ask, Done, Over, Sends};
 use pando_node::sys;
 use pando_queue::{Bytes, Id, Spec, Work, directives};
 use serde::de::DeserializeOwned;
-use spec::{Manner, take};
+use spec::{Manner, take, whole};
 use std::ffi::OsStr;
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -64,6 +65,7 @@ fn made(options: &SubmitOptions) -> Result<(Spec, Manner), String> {
     let variables = environment(std::env::vars_os().collect(), manner.export.as_deref().map(OsStr::new), &[])?;
     spec.environment = variables.into_iter().map(|(n, v)| (Bytes(n.into_vec()), Bytes(v.into_vec()))).collect();
     spec.work = work;
+    whole(&mut spec.tell, me);
     if spec.files.output.is_none() && options.slurm {
         spec.files.output = Some(Bytes::from(if spec.array.is_some() { "slurm-%A_%a.out" } else { "slurm-%j.out" }));
     }
@@ -115,13 +117,18 @@ fn script_of(from: &mut dyn Read, shown: &str, arguments: Vec<Bytes>) -> Result<
 
 /// `pando submit`.
 pub fn submit(client: &Client, options: &SubmitOptions) -> Ended {
-    let (spec, manner) = made(options)?;
+    let (mut spec, manner) = made(options)?;
     if manner.test_only {
         let mut shown = Spec { environment: Vec::new(), user: "you".into(), ..spec };
         shown.check()?;
         shown.user.clear();
         println!("{}", serde_json::to_string_pretty(&shown).map_err(|e| e.to_string())?);
         return Ok(0);
+    }
+    if spec.tell.mail.is_some() && !ask::<Sends>(client, &Ask::Sends)?.mail {
+        // Scripts that say it run all the same.
+        eprintln!("pando: this cluster sends no mail ([queue] mailer): --mail-type changes nothing");
+        spec.tell.mail = None;
     }
     let number: u64 = ask(client, &Ask::Submit(Box::new(spec)))?;
     match (manner.quiet, manner.parsable || options.json) {
@@ -169,6 +176,7 @@ pub fn act(client: &Client, verb: BatchVerb) -> i32 {
         BatchVerb::Requeue { hold, ids } => order(client, &Ask::Requeue { ids: ids.jobs, hold }),
         BatchVerb::Wait(ids) => wait(client, &ids.jobs, false),
         BatchVerb::Info { job, json } => shown::info(client, job, json).map(|()| 0),
+        BatchVerb::Usage(options) => used(client, options).map(|()| 0),
         BatchVerb::History(options) => past(client, options).map(|()| 0),
     };
     done.unwrap_or_else(|why| {
@@ -214,6 +222,11 @@ fn signal(text: &str) -> Result<i32, String> {
     let known = NAMES.iter().find(|(n, _)| *n == name).map(|(_, number)| *number);
     let number = known.or_else(|| text.parse().ok().filter(|n| (1..=64).contains(n)));
     number.ok_or_else(|| format!("`{text}` is no signal: write USR1, or its number"))
+}
+
+fn used(client: &Client, options: UsageOptions) -> Result<(), String> {
+    let since = options.since.as_deref().map_or(Ok(0), crate::events::since)?;
+    usage::show(client, &Ask::Usage { user: options.user, since }, options.json)
 }
 
 fn past(client: &Client, options: HistoryOptions) -> Result<(), String> {

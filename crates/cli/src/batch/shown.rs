@@ -21,7 +21,7 @@ pub struct Wanted {
 }
 
 /// `12:05`, `1-00:00:00`
-fn span(ms: u64) -> String {
+pub(super) fn span(ms: u64) -> String {
     times::show(Some(ms))
 }
 

@@ -6,6 +6,7 @@ use crate::jobs::numbers::Numbers;
 use crate::launcher::family;
 use crate::queue::errand::Key;
 use pando_kernel::job_group::JobGroup;
+use pando_kernel::power::{self, Meter};
 use pando_kernel::signal;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -66,6 +67,8 @@ pub struct Held {
     group: JobGroup,
     /// The kernel holds it to a limit of memory.
     pub has_limit: bool,
+    /// What the node has used since it began, energy and CPU time.
+    meter: Option<(Meter, u64)>,
 }
 
 impl Held {
@@ -73,12 +76,21 @@ impl Held {
     pub fn make(task: &Task) -> Held {
         let memory = task.order.shares.first().map(|share| share.memory << 20).filter(|bytes| *bytes > 0);
         let group = JobGroup::make(&group_name(&task.mark, &task.order.key), memory);
-        Held { has_limit: memory.is_some() && group.holds_memory(), group }
+        let meter = Meter::open().zip(power::busy_ms());
+        Held { has_limit: memory.is_some() && group.holds_memory(), group, meter }
     }
 
     /// See there.
     pub fn group(&self) -> &JobGroup {
         &self.group
+    }
+
+    /// Of the node's energy since it began what belongs to so much CPU time, millijoules: shared out by time, for nobody knows better. To be asked now and
+    /// then, see [`Meter`].
+    pub fn energy_mj(&mut self, cpu_ms: u64) -> Option<u64> {
+        let (meter, before) = self.meter.as_mut()?;
+        let (all, busy) = (meter.read() / 1000, power::busy_ms()?.saturating_sub(*before).max(cpu_ms).max(1));
+        Some((u128::from(all) * u128::from(cpu_ms) / u128::from(busy)) as u64)
     }
 
     /// To every process.

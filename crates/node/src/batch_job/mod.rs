@@ -3,6 +3,7 @@
 
 mod files;
 pub mod held;
+pub mod hooks;
 mod variables;
 
 use crate::jobs::link::next;
@@ -11,6 +12,7 @@ use crate::launcher::family;
 use crate::queue::errand::{Key, Order};
 use files::Files;
 use held::{Held, Kept};
+use hooks::Hooks;
 use pando_kernel::rank::{self, Setup, User};
 use pando_kernel::{procfs, usage};
 use pando_launch::{Frames, Identity, encode};
@@ -64,6 +66,8 @@ pub struct Task {
     pub cpus: Vec<u16>,
     /// Its generic resources here, by number.
     pub numbers: Numbers,
+    /// What the administrator wants to be done before and after it.
+    pub hooks: Hooks,
     /// More variables of its environment, in the place of the user's.
     pub variables: Vec<(String, String)>,
 }
@@ -78,6 +82,8 @@ pub enum Said {
         /// It runs, or has run.
         began: bool,
     },
+    /// Nothing should run at this node until an administrator has looked at it, and why.
+    Unfit(String),
     /// It runs.
     Began,
     /// Nothing is left of it.
@@ -152,6 +158,8 @@ struct Job {
     peak: u64,
     out_of_memory: bool,
     ended: Option<(How, Usage)>,
+    /// Why nothing should run here.
+    unfit: Option<String>,
 }
 
 async fn live(task: Task, held: Held) -> io::Result<()> {
@@ -166,10 +174,22 @@ async fn live(task: Task, held: Held) -> io::Result<()> {
         peak: 0,
         out_of_memory: false,
         ended: None,
+        unfit: None,
     };
-    match job.start() {
-        Ok(()) => job.begun = true,
+    match job.prolog().await {
         Err(why) => job.ended = Some((How::NotBegun(why), Usage::default())),
+        Ok(()) => {
+            match job.start() {
+                Ok(()) => job.begun = true,
+                Err(why) => job.ended = Some((How::NotBegun(why), Usage::default())),
+            }
+            if job.ended.is_some() {
+                job.epilog().await;
+            }
+        }
+    }
+    if job.ended.is_some() {
+        let _ = job.held.group().remove();
     }
     loop {
         let Ok(stream) = UnixStream::connect(&job.task.socket).await else {
@@ -249,9 +269,11 @@ impl Job {
         let mut looks = interval(if self.limit() > 0 && !self.held.has_limit { CLOSE_LOOK } else { LOOK });
         let here = Said::Here { key: self.task.order.key.clone(), began: self.begun };
         let mut unsaid = vec![here];
+        unsaid.extend(self.unfit.clone().filter(|_| self.ended.is_none()).map(Said::Unfit));
         let mut told_end = false;
         loop {
             if let (false, Some((how, usage))) = (told_end, &self.ended) {
+                unsaid.extend(self.unfit.clone().map(Said::Unfit));
                 unsaid.push(Said::Ended(how.clone(), *usage));
                 told_end = true;
             }
@@ -273,6 +295,43 @@ impl Job {
                 _ = looks.tick(), if self.ended.is_none() => self.look().await,
             }
         }
+    }
+
+    /// The administrator's, before the script. An error: nothing should run here.
+    async fn prolog(&mut self) -> Result<(), String> {
+        let Some(program) = self.task.hooks.prolog.clone() else { return Ok(()) };
+        let done = hooks::run(&program, self.task.hooks.limit, &self.known()).await;
+        done.map_err(|why| {
+            let why = format!("the prolog: {why}");
+            self.unfit = Some(why.clone());
+            format!("node {}: {why}", self.task.node)
+        })
+    }
+
+    /// And after it, when nothing of it is left.
+    async fn epilog(&mut self) {
+        let Some(program) = self.task.hooks.epilog.clone() else { return };
+        let mut known = self.known();
+        if let Some((how, usage)) = &self.ended {
+            let status = crate::queue::office::status_of(how).to_string();
+            known.extend([("PANDO_STATUS".to_owned(), status), ("PANDO_CPU_MS".to_owned(), usage.cpu_ms.to_string())]);
+        }
+        if let Err(why) = hooks::run(&program, self.task.hooks.limit, &known).await {
+            self.unfit = Some(format!("the epilog: {why}"));
+        }
+    }
+
+    /// What prolog and epilog know of the job: its variables, without its user's.
+    fn known(&self) -> Vec<(String, String)> {
+        let Task { order, user, node, .. } = &self.task;
+        let mut all: Vec<(String, String)> =
+            variables::ours(order, node).into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        all.extend(self.task.variables.iter().cloned());
+        all.push(("PANDO_USER".into(), order.user.clone()));
+        if let Some((uid, gid, _)) = user {
+            all.extend([("SLURM_JOB_UID".into(), uid.to_string()), ("SLURM_JOB_GID".into(), gid.to_string())]);
+        }
+        all
     }
 
     fn say(&self, text: &str) {
@@ -304,8 +363,11 @@ impl Job {
             if pid == self.pid && self.ended.is_none() {
                 self.held.end().await;
                 self.note_memory();
-                self.ended = Some((self.how(status), self.used()));
+                let ended = (self.how(status), self.used());
+                // Nobody hears of its end before all is done.
+                self.ended = Some(ended);
                 self.kill_at = None;
+                self.epilog().await;
                 // What can't be removed yet the next daemon removes.
                 let _ = self.held.group().remove();
             }
@@ -320,16 +382,14 @@ impl Job {
         }
     }
 
-    fn used(&self) -> Usage {
+    fn used(&mut self) -> Usage {
         let of = usage::of_children();
         let group = self.held.group();
-        Usage {
-            // The group knows of those, too, whom nobody has waited for, and of ranks, which are the launcher's.
-            cpu_ms: group.cpu_ms().unwrap_or(0).max(of.cpu_ms),
-            memory_mb: group.memory_peak().unwrap_or(self.peak.max(of.largest)).div_ceil(1 << 20),
-            read: of.read,
-            written: of.written,
-        }
+        // The group knows of those, too, whom nobody has waited for, and of ranks, which are the launcher's.
+        let cpu_ms = group.cpu_ms().unwrap_or(0).max(of.cpu_ms);
+        let memory = group.memory_peak().unwrap_or(self.peak.max(of.largest));
+        let energy_mj = self.held.energy_mj(cpu_ms);
+        Usage { cpu_ms, memory_mb: memory.div_ceil(1 << 20), read: of.read, written: of.written, energy_mj }
     }
 
     /// Bytes of memory that it may have here; 0: as many as there are.
@@ -343,6 +403,7 @@ impl Job {
             return;
         }
         self.note_memory();
+        self.held.energy_mj(0);
         if self.held.group().memory_peak().is_some() && (self.held.has_limit || self.limit() == 0) {
             return;
         }

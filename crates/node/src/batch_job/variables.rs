@@ -13,7 +13,8 @@ pub fn all(order: &Order, node: &str) -> Vec<(OsString, OsString)> {
     all
 }
 
-fn ours(order: &Order, node: &str) -> Vec<(&'static str, String)> {
+/// What is not its user's.
+pub fn ours(order: &Order, node: &str) -> Vec<(&'static str, String)> {
     let id = order.key.id;
     let names: Vec<&str> = order.shares.iter().map(|s| s.node.as_str()).collect();
     let (list, nodes) = (names.join(","), names.len().to_string());

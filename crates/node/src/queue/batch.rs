@@ -4,6 +4,7 @@
 use super::errand::{Errand, Key, Order, send};
 use crate::audit::Entry;
 use crate::batch_job::held::{self, Kept};
+use crate::batch_job::hooks::Hooks;
 use crate::batch_job::{self, Said, Task, Told};
 use crate::daemon::Node;
 use crate::jobs;
@@ -158,6 +159,7 @@ pub async fn begin(node: &Arc<Node>, order: Order, peer: &str) -> Result<bool, S
         cpus,
         numbers,
         variables,
+        hooks: hooks(node),
     };
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(node.place.state.join(FILES));
     let started = match made {
@@ -283,6 +285,11 @@ fn own_cpus(node: &Node, order: &Order) -> Vec<u16> {
         Some(share) if binds(node) => node.jobs.take_cpus(share.cpus),
         _ => Vec::new(),
     }
+}
+
+/// CPUs that batch jobs have here as their own.
+pub fn cpus(node: &Node) -> u32 {
+    ward(node).inner().all.values().map(|here| here.kept.cpus.len() as u32).sum()
 }
 
 /// Several nodes on one machine would all take the same CPUs.
@@ -474,10 +481,27 @@ async fn hear<R: AsyncRead + Unpin>(
         match link::next::<_, Said>(from, frames).await {
             Ok(Some(Said::Began)) => drop(tokio::spawn(report_begin(node.clone(), key.clone()))),
             Ok(Some(Said::Ended(how, usage))) => return Some((how, usage)),
+            Ok(Some(Said::Unfit(why))) => unfit(node, key, &why),
             Ok(Some(Said::Here { .. })) => {}
             _ => return None,
         }
     }
+}
+
+/// Nothing more begins here until an administrator says so: what was to be prepared for jobs, or put in order after one, is not.
+fn unfit(node: &Node, key: &Key, why: &str) {
+    let why = clean(why);
+    if !node.balancing.is_drained() {
+        tracing::error!("queue: this node takes no more jobs: {why}; `pando drain --undo` when it is well again");
+    }
+    let (who, on) = (format!("batch job {}", key.id), format!("node {}", node.name()));
+    node.audit.note(&Entry { who, what: "drain", on, allowed: true, why: why.clone() });
+    node.balancing.drain(node, true, &format!("by batch job {}: {why}", key.id));
+}
+
+fn hooks(node: &Node) -> Hooks {
+    let rules = &node.config.queue;
+    Hooks { prolog: rules.prolog.clone(), epilog: rules.epilog.clone(), limit: Duration::from_secs(rules.hook_s) }
 }
 
 /// Until the queue's node has heard it; or it has ended meanwhile, which says as much.

@@ -11,3 +11,5 @@ mod journal;
 pub mod office;
 mod seen;
 mod shown;
+mod tell;
+pub mod usage;
