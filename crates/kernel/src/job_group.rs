@@ -135,7 +135,7 @@ impl JobGroup {
 
     /// Removes them; they must be empty.
     pub fn remove(&self) -> io::Result<()> {
-        self.dirs.iter().map(|dir| remove(dir)).fold(Ok(()), |all, one| all.and(one))
+        remove_all(&self.dirs)
     }
 }
 
@@ -180,8 +180,17 @@ fn members(dir: &Path, all: &mut Vec<i32>) {
     below(dir).for_each(|dir| members(&dir, all));
 }
 
+/// Each of them that can be; the first error.
+fn remove_all(dirs: &[PathBuf]) -> io::Result<()> {
+    let mut first = Ok(());
+    for dir in dirs {
+        first = first.and(remove(dir));
+    }
+    first
+}
+
 fn remove(dir: &Path) -> io::Result<()> {
-    below(dir).map(|dir| remove(&dir)).fold(Ok(()), |all, one| all.and(one))?;
+    remove_all(&below(dir).collect::<Vec<_>>())?;
     match fs::remove_dir(dir) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
         _ => Ok(()),

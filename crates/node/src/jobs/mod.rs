@@ -309,8 +309,15 @@ mod tests {
 
     #[test]
     fn ranks_have_cpus_of_their_own_or_none_has() {
-        let mut inner =
-            Inner { next: 1, set_aside: 1, all: BTreeMap::new(), shares: BTreeMap::new(), taken: BTreeSet::from([2]) };
+        let mut inner = Inner {
+            next: 1,
+            set_aside: 1,
+            all: BTreeMap::new(),
+            shares: BTreeMap::new(),
+            taken: BTreeSet::from([2]),
+            numbers: Ledger::default(),
+            outside: BTreeMap::new(),
+        };
         let allowed = [0, 1, 2, 3, 4];
         assert_eq!(inner.take(&allowed, 2, 2), [[0, 1], [3, 4]]);
         assert!(inner.take(&allowed, 1, 1).is_empty(), "all are taken");

@@ -64,6 +64,8 @@ struct Inner {
     all: BTreeMap<Key, Here>,
     /// They were to end before they came: they do not begin.
     called_off: VecDeque<Key>,
+    /// Why this node was drained, if it was because of a job.
+    unfit: Option<String>,
 }
 
 /// All that are here.
@@ -130,11 +132,12 @@ fn enter(node: &Arc<Node>, key: &Key, user: &str) -> Result<Option<bool>, String
 /// Begins one; if it has begun already, that is well. False: it can't be known yet whether it has.
 pub async fn begin(node: &Arc<Node>, order: Order, peer: &str) -> Result<bool, String> {
     let key = order.key.clone();
-    let user = user(node, &order, peer);
+    let user = user(node, &order, peer).map_err(|why| with_reason(node, why));
     let (who, on) = (format!("{} at {}", clean(&order.user), key.keeper), format!("batch job {}", key.id));
     let why = user.as_ref().err().cloned().unwrap_or_else(|| "the queue starts it".into());
     node.audit.note(&Entry { who, what: "batch", on, allowed: user.is_ok(), why });
     let user = user?;
+    ward(node).inner().unfit = None;
     if let Some(known) = enter(node, &key, &order.user)? {
         return Ok(known);
     }
@@ -488,9 +491,19 @@ async fn hear<R: AsyncRead + Unpin>(
     }
 }
 
+/// Why a node is drained, where that is the reason that it takes nothing.
+fn with_reason(node: &Node, why: String) -> String {
+    let inner = ward(node).inner();
+    match &inner.unfit {
+        Some(unfit) if node.balancing.is_drained() => format!("node {}: {why}: {unfit}", node.name()),
+        _ => why,
+    }
+}
+
 /// Nothing more begins here until an administrator says so: what was to be prepared for jobs, or put in order after one, is not.
 fn unfit(node: &Node, key: &Key, why: &str) {
     let why = clean(why);
+    ward(node).inner().unfit = Some(why.clone());
     if !node.balancing.is_drained() {
         tracing::error!("queue: this node takes no more jobs: {why}; `pando drain --undo` when it is well again");
     }
