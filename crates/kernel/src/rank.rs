@@ -51,6 +51,27 @@ pub fn user(name: &str) -> Option<User> {
     }
 }
 
+/// The number of a group.
+pub fn group(name: &str) -> Option<u32> {
+    let name = CString::new(name).ok()?;
+    let mut buffer = vec![0u8; 64 << 10];
+    let mut found = std::ptr::null_mut();
+    // A group has all its members in the buffer.
+    while buffer.len() <= 16 << 20 {
+        // SAFETY: group is plain data for which all zeroes is a valid value.
+        let mut entry: libc::group = unsafe { std::mem::zeroed() };
+        let (text, length) = (buffer.as_mut_ptr().cast(), buffer.len());
+        // SAFETY: all pointers are to live objects of ours, and the length is the buffer's.
+        let code = unsafe { libc::getgrnam_r(name.as_ptr(), &mut entry, text, length, &mut found) };
+        match code {
+            0 if !found.is_null() => return Some(entry.gr_gid),
+            libc::ERANGE => buffer.resize(buffer.len() * 4, 0),
+            _ => return None,
+        }
+    }
+    None
+}
+
 /// Does something with files as that user may: what root could see besides is not for him. For this thread only, which keeps root's groups.
 pub fn as_user<T>(user: Option<(u32, u32)>, act: impl FnOnce() -> T) -> T {
     struct Back(Option<(libc::c_int, libc::c_int)>);
@@ -114,8 +135,8 @@ pub struct Setup {
     pub keep: Vec<RawFd>,
     /// What it reads is its controlling terminal.
     pub terminal: bool,
-    /// The list of a control group's processes, which it enters.
-    pub group: Option<RawFd>,
+    /// Of control groups that it is to be in: descriptors of their lists of processes.
+    pub doors: Vec<RawFd>,
 }
 
 /// Has `command` begin so: in a session of its own, and killed when this process ends.
@@ -134,16 +155,16 @@ fn begin(setup: &Setup, launcher: i32) -> io::Result<()> {
         if setup.terminal {
             crate::pty::control()?;
         }
+        // Before the change of user, who may not. A group that is gone, or full, is done without.
+        for door in &setup.doors {
+            libc::write(*door, c"0".as_ptr().cast(), 1);
+        }
         libc::umask(setup.umask);
         if !setup.cpus.is_empty() {
             let mut set: libc::cpu_set_t = std::mem::zeroed();
             let known = setup.cpus.iter().filter(|cpu| usize::from(**cpu) < libc::CPU_SETSIZE as usize);
             known.for_each(|cpu| libc::CPU_SET(usize::from(*cpu), &mut set));
             done(libc::sched_setaffinity(0, size_of_val(&set), &set))?;
-        }
-        if let Some(group) = setup.group {
-            // Before the change of user: the group is ours.
-            check(libc::write(group, c"0".as_ptr().cast(), 1) as i64)?;
         }
         if let Some(user) = &setup.user {
             done(libc::setgroups(user.groups.len(), user.groups.as_ptr()))?;

@@ -79,6 +79,11 @@ impl Drop for Turns {
     }
 }
 
+/// Is the hierarchy of a group for this only (version 1)? Who enters leaves no other group then, but one of the same controller.
+pub fn is_alone(list: &Path) -> bool {
+    list.with_file_name("cpu.shares").exists()
+}
+
 /// Removes what earlier processes have left.
 pub fn sweep_all() {
     if let Some((own, v1)) = Hierarchies::read().directory("cpu")

@@ -1,7 +1,7 @@
 //! What is said in a job's tree. The process that starts a node's ranks (its *launcher*) is a leaf and speaks as a node does.
 
 use crate::names::{Name, Named};
-use crate::order::{Order, Share};
+use crate::order::{Environment, Order, Share};
 use serde::{Deserialize, Serialize};
 
 /// Which stream of a rank.
@@ -46,6 +46,10 @@ pub struct Work {
     pub along: Option<serde_bytes::ByteBuf>,
     /// For a launcher: the control group that its ranks enter (a list of processes), if the job takes turns with others.
     pub group: Option<serde_bytes::ByteBuf>,
+    /// For a launcher: control groups of the batch job that its ranks are part of; none, if they are of none, or it has none here.
+    pub groups: Vec<serde_bytes::ByteBuf>,
+    /// For a launcher: variables in the place of the user's.
+    pub variables: Environment,
 }
 
 /// What is said at a barrier: a name, and bytes.

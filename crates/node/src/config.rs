@@ -1,10 +1,12 @@
 //! Configuration: a TOML file whose every key has a default. `pando node --print-config` prints what is in
 //! effect, limits included.
 
+mod about;
 mod check;
 mod gang;
 mod queue;
 
+pub use about::{About, LONGEST_WORD};
 pub use check::doubts;
 pub use gang::Gang;
 pub use queue::Queue;
@@ -63,6 +65,8 @@ pub struct Config {
     pub queue: Queue,
     /// See there.
     pub gang: Gang,
+    /// What this node has besides CPUs and memory.
+    pub node: About,
     /// For tests of the engine.
     pub test: Test,
 }
@@ -301,6 +305,7 @@ impl Default for Config {
             jobs: Jobs::default(),
             queue: Queue::default(),
             gang: Gang::default(),
+            node: About::default(),
             follow: Follow::default(),
             tokens: Tokens::default(),
             load: LoadSource::default(),
@@ -495,13 +500,15 @@ mod tests {
         whole.metrics.listen = Some("x".into());
         whole.guests.max_load = Some(1.5);
         whole.queue.node = Some("x".into());
+        (whole.queue.prolog, whole.queue.epilog, whole.queue.mailer) = (path(), path(), path());
         let keys = |all: &BTreeMap<String, String>| all.keys().cloned().collect::<Vec<_>>();
         assert_eq!(keys(&example), keys(&flat(&whole.to_toml())));
         let defaults = Config { name: known.name, advertise: known.advertise, ..Config::default() };
         let defaults =
             Config { engine_program: known.engine_program, load: known.load, metrics: known.metrics, ..defaults };
         let guests = Guests { max_load: known.guests.max_load, ..Guests::default() };
-        let queue = Queue { node: known.queue.node, ..Queue::default() };
+        let Queue { node, prolog, epilog, mailer, .. } = known.queue;
+        let queue = Queue { node, prolog, epilog, mailer, ..Queue::default() };
         let defaults = Config { queue, ..defaults };
         let defaults = Config { guests, ..defaults };
         assert_eq!(example, flat(&defaults.to_toml()));

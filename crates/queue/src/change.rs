@@ -23,6 +23,8 @@ pub struct Node {
     pub features: Vec<String>,
     /// It takes no new jobs.
     pub drained: bool,
+    /// CPUs that others than this queue's jobs use now.
+    pub busy: u32,
 }
 
 /// Nodes that are for some only, or for nobody, for a time.

@@ -132,6 +132,8 @@ pub struct Usage {
     pub read: u64,
     /// Bytes written.
     pub written: u64,
+    /// Energy, millijoules: its part of what its first node has used. None where that does not say it.
+    pub energy_mj: Option<u64>,
 }
 
 /// How the processes of a task ended.

@@ -127,6 +127,9 @@ impl Need {
     }
 }
 
+/// What others than this queue's jobs use now is reckoned with for so long: nobody says when they end.
+const OTHERS_MS: u64 = 10 * crate::times::MINUTE;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) now: u64,
@@ -152,7 +155,16 @@ impl Plan {
             plan.index.insert(node.name.clone(), plan.lines.len() as u32);
             plan.lines.push(Line { name: node.name.clone(), total, steps: Vec::new(), closed: Vec::new() });
         }
-        let ends = plan.ends(queue, above);
+        let mut ends = plan.ends(queue, above);
+        let until = queue.now.saturating_add(OTHERS_MS);
+        for node in queue.nodes.values().filter(|n| n.busy > 0) {
+            if let Some(line) = plan.line(&node.name) {
+                let (ends, total) = (&mut ends[line as usize], node.cpus);
+                let mine: u32 = ends.iter().map(|(_, taken)| taken.cpus).sum();
+                let busy = Free { cpus: node.busy.min(total.saturating_sub(mine)), ..Free::default() };
+                ends.insert(ends.partition_point(|e| e.0 <= until), (until, busy));
+            }
+        }
         let used = ends.iter().map(|ends| ends.iter().fold(Free::default(), |sum, (_, taken)| sum.more(taken)));
         let used: Vec<Free> = used.collect();
         for ((line, ends), mut used) in plan.lines.iter_mut().zip(ends).zip(used) {

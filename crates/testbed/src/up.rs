@@ -92,6 +92,10 @@ fn configure(plan: &Plan, index: usize, node: &str) -> Result<()> {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         text += &format!("[gang]\ncpus = [{}]\n", index % cpus);
     }
+    // Each would take the machine's first CPUs for its batch jobs.
+    if !more.contains("[queue]") {
+        text += "[queue]\nbind = false\n";
+    }
     text += &more;
     let path = plan.config(node);
     std::fs::write(&path, text).at("write", &path)

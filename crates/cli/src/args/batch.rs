@@ -89,6 +89,9 @@ pub enum BatchVerb {
     /// Show jobs that have ended: how, where, and what they have used.
     #[command(after_help = "Example: pando history -u ann --since 1d")]
     History(HistoryOptions),
+    /// Show what jobs have used: CPU time, memory, what they read and wrote, energy where nodes say it.
+    #[command(after_help = "Example: pando usage --user ann --since 7d")]
+    Usage(UsageOptions),
 }
 
 /// `pando submit`.
@@ -251,6 +254,20 @@ pub struct Ids {
     /// The jobs; 17_4 for a task of an array.
     #[arg(value_name = "JOB", value_parser = id, required = true)]
     pub jobs: Vec<Id>,
+}
+
+/// `pando usage`.
+#[derive(ClapArgs)]
+pub struct UsageOptions {
+    /// Of this user only.
+    #[arg(short, long)]
+    pub user: Option<String>,
+    /// Of jobs that ended then or later: 2h, 3d, a date or time.
+    #[arg(short = 'S', long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `pando history`.

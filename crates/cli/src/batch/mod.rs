@@ -10,16 +10,17 @@ mod past;
 mod scontrol;
 mod shown;
 mod spec;
+mod usage;
 
-use crate::args::{BatchVerb, SubmitOptions};
+use crate::args::{BatchVerb, SubmitOptions, UsageOptions};
 use crate::parallel::environment::environment;
 
 use pando_node::client::{Client, ClientError};
-use pando_node::queue::ask::{Ask, Done, Over};
+use pando_node::queue::ask::{Ask, Done, Over, Sends};
 use pando_node::sys;
 use pando_queue::{Bytes, Id, Spec, Work, directives};
 use serde::de::DeserializeOwned;
-use spec::{Manner, take};
+use spec::{Manner, take, whole};
 use std::ffi::OsStr;
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -70,6 +71,7 @@ fn made(options: &SubmitOptions) -> Result<(Spec, Manner), String> {
     let variables = environment(std::env::vars_os().collect(), manner.export.as_deref().map(OsStr::new), &[])?;
     spec.environment = variables.into_iter().map(|(n, v)| (Bytes(n.into_vec()), Bytes(v.into_vec()))).collect();
     spec.work = work;
+    whole(&mut spec.tell, me);
     if spec.files.output.is_none() && options.slurm {
         spec.files.output = Some(Bytes::from(if spec.array.is_some() { "slurm-%A_%a.out" } else { "slurm-%j.out" }));
     }
@@ -132,13 +134,18 @@ fn script_of(from: &mut dyn Read, shown: &str, arguments: Vec<Bytes>) -> Result<
 
 /// `pando submit`.
 pub fn submit(client: &Client, options: &SubmitOptions) -> Ended {
-    let (spec, manner) = made(options)?;
+    let (mut spec, manner) = made(options)?;
     if manner.test_only {
         let mut shown = Spec { environment: Vec::new(), user: "you".into(), ..spec };
         shown.check()?;
         shown.user.clear();
         println!("{}", serde_json::to_string_pretty(&shown).map_err(|e| e.to_string())?);
         return Ok(0);
+    }
+    if spec.tell.mail.is_some() && !ask::<Sends>(client, &Ask::Sends)?.mail {
+        // Scripts that say it run all the same.
+        eprintln!("pando: this cluster sends no mail ([queue] mailer): --mail-type changes nothing");
+        spec.tell.mail = None;
     }
     let request = spec.request.clone();
     let number: u64 = ask(client, &Ask::Submit(Box::new(spec)))?;
@@ -197,6 +204,7 @@ pub fn act(client: &Client, verb: BatchVerb) -> i32 {
         BatchVerb::Tie { job } => alloc::tie(client, job),
         BatchVerb::Scontrol { words } => scontrol::scontrol(client, &words),
         BatchVerb::Sinfo(options) => nodes::sinfo(client, &options),
+        BatchVerb::Usage(options) => used(client, options).map(|()| 0),
         BatchVerb::History(options) => past::history(client, &options),
     };
     done.unwrap_or_else(|why| {
@@ -280,4 +288,9 @@ fn signal(text: &str) -> Result<i32, String> {
     let known = NAMES.iter().find(|(n, _)| *n == name).map(|(_, number)| *number);
     let number = known.or_else(|| text.parse().ok().filter(|n| (1..=64).contains(n)));
     number.ok_or_else(|| format!("`{text}` is no signal: write USR1, or its number"))
+}
+
+fn used(client: &Client, options: UsageOptions) -> Result<(), String> {
+    let since = options.since.as_deref().map_or(Ok(0), crate::events::since)?;
+    usage::show(client, &Ask::Usage { user: options.user, since }, options.json)
 }

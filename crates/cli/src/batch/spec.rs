@@ -3,7 +3,7 @@
 use crate::nodelist;
 use pando_queue::array::Array;
 use pando_queue::depend::Dependency;
-use pando_queue::{Bytes, Spec, Warning, gres, sizes, times};
+use pando_queue::{Bytes, Spec, Tell, Warning, gres, sizes, times};
 
 /// What is for the command itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -93,10 +93,9 @@ pub fn take(spec: &mut Spec, manner: &mut Manner, word: &str, now: (u64, i64)) -
         "input" => spec.files.input = Some(Bytes::from(text)),
         "job-name" => spec.name = text.into(),
         "licenses" => request.licences = gres::read(text).map_err(said)?,
-        "mail-type" | "mail-user" | "webhook" => {
-            // Scripts that say it run all the same.
-            eprintln!("pando: --{name}: mail and webhooks are not sent yet");
-        }
+        "mail-type" => mail_type(&mut spec.tell, text).map_err(said)?,
+        "mail-user" => spec.tell.mail = Some(text.into()),
+        "webhook" => spec.tell.webhook = Some(text.into()),
         "mem" => request.memory = sizes::megabytes(text).map_err(said)?,
         "mem-per-cpu" => request.memory_per_cpu = sizes::megabytes(text).map_err(said)?,
         "nice" => {
@@ -138,6 +137,40 @@ pub fn take(spec: &mut Spec, manner: &mut Manner, word: &str, now: (u64, i64)) -
     Ok(())
 }
 
+/// `BEGIN,END,FAIL`: Slurm's words.
+fn mail_type(tell: &mut Tell, text: &str) -> Result<(), String> {
+    for word in text.split(',') {
+        match word.to_ascii_uppercase().as_str() {
+            "NONE" => (tell.begin, tell.end, tell.fail, tell.requeue) = Default::default(),
+            "BEGIN" => tell.begin = true,
+            "END" => tell.end = true,
+            "FAIL" => tell.fail = true,
+            "REQUEUE" => tell.requeue = true,
+            "ARRAY_TASKS" => tell.each_task = true,
+            "ALL" => (tell.begin, tell.end, tell.fail, tell.requeue) = (true, true, true, true),
+            // Each of them ends the job, and of that its user is told.
+            "INVALID_DEPEND" | "TIME_LIMIT" => tell.fail = true,
+            _ => return Err(format!("`{word}` is none of NONE, BEGIN, END, FAIL, REQUEUE, ALL and ARRAY_TASKS")),
+        }
+    }
+    Ok(())
+}
+
+/// Who is told, where only half of it was said: the user himself, by mail; a URL, of the end.
+pub fn whole(tell: &mut Tell, me: impl FnOnce() -> String) {
+    let of_nothing = |tell: &Tell| !(tell.begin || tell.end || tell.fail || tell.requeue);
+    if tell.webhook.is_some() && of_nothing(tell) {
+        tell.end = true;
+    }
+    if tell.mail.is_none() && tell.webhook.is_none() && !of_nothing(tell) {
+        tell.mail = Some(me());
+    }
+    if of_nothing(tell) {
+        // As with Slurm an address alone wants nothing.
+        *tell = Tell::default();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,6 +185,23 @@ mod tests {
                 assert!(!why.contains("is no option"), "{why}");
             }
         }
+    }
+
+    #[test]
+    fn who_is_told() {
+        let told = |words: &[&str]| {
+            let (mut spec, mut manner) = (Spec::default(), Manner::default());
+            words.iter().for_each(|word| take(&mut spec, &mut manner, word, (0, 0)).unwrap());
+            whole(&mut spec.tell, || "me".into());
+            let Tell { mail, webhook, begin, end, fail, .. } = spec.tell;
+            (mail.or(webhook).unwrap_or_default(), (begin, end, fail))
+        };
+        assert_eq!(told(&["--mail-type=begin,FAIL"]), ("me".into(), (true, false, true)));
+        assert_eq!(told(&["--mail-type=END", "--mail-user=a@b"]), ("a@b".into(), (false, true, false)));
+        assert_eq!(told(&["--mail-user=a@b"]), (String::new(), (false, false, false)));
+        assert_eq!(told(&["--webhook=http://h/"]), ("http://h/".into(), (false, true, false)));
+        let (mut spec, mut manner) = (Spec::default(), Manner::default());
+        assert!(take(&mut spec, &mut manner, "--mail-type=SOMETIMES", (0, 0)).unwrap_err().contains("SOMETIMES"));
     }
 
     #[test]

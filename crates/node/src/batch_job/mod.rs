@@ -2,13 +2,18 @@
 //! daemon: what it has to say it says to the next one. One thread: the kernel kills the script when the thread that started it ends.
 
 pub(crate) mod files;
+pub mod held;
+pub mod hooks;
 mod pbs;
 pub mod variables;
 
 use crate::jobs::link::next;
+use crate::jobs::numbers::Numbers;
 use crate::launcher::family;
 use crate::queue::errand::{Key, Order};
 use files::Files;
+use held::{Held, Kept};
+use hooks::Hooks;
 use pando_kernel::rank::{self, Setup, User};
 use pando_kernel::{procfs, usage};
 use pando_launch::{Frames, Identity, encode};
@@ -58,6 +63,14 @@ pub struct Task {
     pub api: PathBuf,
     /// Is made by the first helper of a run; there is never another one.
     pub file: PathBuf,
+    /// CPUs that are its own here; none: it may use all.
+    pub cpus: Vec<u16>,
+    /// Its generic resources here, by number.
+    pub numbers: Numbers,
+    /// What the administrator wants to be done before and after it.
+    pub hooks: Hooks,
+    /// More variables of its environment, in the place of the user's.
+    pub variables: Vec<(String, String)>,
 }
 
 /// To the daemon.
@@ -70,6 +83,8 @@ pub enum Said {
         /// It runs, or has run.
         began: bool,
     },
+    /// Nothing should run at this node until an administrator has looked at it, and why.
+    Unfit(String),
     /// It runs.
     Began,
     /// Nothing is left of it.
@@ -106,18 +121,22 @@ pub fn serve(connection: OwnedFd) -> i32 {
         let mut connection = UnixSocket::from(connection);
         connection.read_to_end(&mut text)?;
         let task: Task = serde_json::from_slice(&text).map_err(io::Error::other)?;
-        match std::fs::File::create_new(&task.file) {
-            Ok(mut file) => file.write_all(&serde_json::to_vec(&task.order.key).map_err(io::Error::other)?)?,
+        let held = match std::fs::File::create_new(&task.file) {
+            Ok(mut file) => {
+                let held = Held::make(&task);
+                file.write_all(&serde_json::to_vec(&kept(&task, &held)).map_err(io::Error::other)?)?;
+                held
+            }
             // Another one was first.
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
             Err(e) => return Err(io::Error::new(e.kind(), format!("{}: {e}", task.file.display()))),
-        }
+        };
         rank::adopt_orphans()?;
         if let Some((_, _, groups)) = &task.user {
             rank::take_groups(groups)?;
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(live(task))
+        runtime.block_on(live(task, held))
     };
     match run() {
         Ok(()) => 0,
@@ -128,9 +147,16 @@ pub fn serve(connection: OwnedFd) -> i32 {
     }
 }
 
+fn kept(task: &Task, held: &Held) -> Kept {
+    let (user, groups) = (task.order.user.clone(), held.group().dirs().to_vec());
+    let numbers = task.numbers.clone();
+    Kept { key: task.order.key.clone(), user, cpus: task.cpus.clone(), numbers, groups }
+}
+
 /// The script, as far as it is known.
 struct Job {
     task: Task,
+    held: Held,
     files: Option<Files>,
     pid: i32,
     begun: bool,
@@ -142,21 +168,45 @@ struct Job {
     ended: Option<(How, Usage)>,
     /// Removed when nothing is left of it.
     hosts: Option<pbs::Hosts>,
+    /// Why nothing should run here.
+    unfit: Option<String>,
 }
 
-async fn live(task: Task) -> io::Result<()> {
+async fn live(task: Task, held: Held) -> io::Result<()> {
     let mut children = signal(SignalKind::child())?;
-    let (files, kill_at, ended, hosts) = (None, None, None, None);
-    let mut job = Job { task, files, pid: 0, begun: false, kill_at, peak: 0, out_of_memory: false, ended, hosts };
-    match job.start() {
-        Ok(()) => job.begun = true,
+    let mut job = Job {
+        task,
+        held,
+        files: None,
+        pid: 0,
+        begun: false,
+        kill_at: None,
+        peak: 0,
+        out_of_memory: false,
+        ended: None,
+        unfit: None,
+        hosts: None,
+    };
+    match job.prolog().await {
         Err(why) => job.ended = Some((How::NotBegun(why), Usage::default())),
+        Ok(()) => {
+            match job.start() {
+                Ok(()) => job.begun = true,
+                Err(why) => job.ended = Some((How::NotBegun(why), Usage::default())),
+            }
+            if job.ended.is_some() {
+                job.epilog().await;
+            }
+        }
+    }
+    if job.ended.is_some() {
+        let _ = job.held.group().remove();
     }
     loop {
         let Ok(stream) = UnixStream::connect(&job.task.socket).await else {
             if !job.task.file.exists() {
                 // The node's state is gone: no daemon will ask for this.
-                family::end_all().await;
+                job.held.end().await;
                 return Ok(());
             }
             job.alone(&mut children).await;
@@ -187,18 +237,20 @@ impl Job {
             command.env("PBS_NODEFILE", hosts.path()).envs(pbs::variables(order, node));
             self.hosts = Some(hosts);
         }
+        self.task.variables.iter().for_each(|(name, value)| _ = command.env(name, value));
         command.env("PANDO_SOCKET", &self.task.api).env(crate::launcher::MARK, mark).env(RUN, name_of(&order.key));
         let stdio = |file: &std::fs::File| file.try_clone().map_err(|e| e.to_string());
         command.stdin(stdio(&files.input)?).stdout(stdio(&files.output)?).stderr(stdio(&files.error)?);
+        let doors = self.held.group().doors();
         let setup = Setup {
             user: user.clone().map(|(uid, gid, groups)| User { uid, gid, groups }),
             umask: 0o022,
             limits: Vec::new(),
-            cpus: Vec::new(),
+            cpus: self.task.cpus.clone(),
+            doors: doors.iter().map(AsRawFd::as_raw_fd).collect(),
             terminal: false,
             directory: CString::new(order.directory.0.clone()).map_err(|e| e.to_string())?,
             keep: script.iter().map(|file| file.as_raw_fd()).collect(),
-            group: None,
         };
         rank::prepare(&mut command, setup);
         match command.spawn() {
@@ -229,12 +281,14 @@ impl Job {
     async fn speak(&mut self, stream: UnixStream, children: &mut Signal) -> bool {
         let (mut from, mut to) = stream.into_split();
         let mut frames = Frames::default();
-        let mut looks = interval(if self.limit() > 0 { CLOSE_LOOK } else { LOOK });
+        let mut looks = interval(if self.limit() > 0 && !self.held.has_limit { CLOSE_LOOK } else { LOOK });
         let here = Said::Here { key: self.task.order.key.clone(), began: self.begun };
         let mut unsaid = vec![here];
+        unsaid.extend(self.unfit.clone().filter(|_| self.ended.is_none()).map(Said::Unfit));
         let mut told_end = false;
         loop {
             if let (false, Some((how, usage))) = (told_end, &self.ended) {
+                unsaid.extend(self.unfit.clone().map(Said::Unfit));
                 unsaid.push(Said::Ended(how.clone(), *usage));
                 told_end = true;
             }
@@ -248,7 +302,7 @@ impl Job {
                 told = next::<_, Told>(&mut from, &mut frames) => match told {
                     Ok(Some(Told::Bye)) => return self.ended.is_some(),
                     Ok(Some(Told::End(why))) => self.end(&why),
-                    Ok(Some(Told::Signal(number))) => family::signal_all(number),
+                    Ok(Some(Told::Signal(number))) => self.held.signal(number),
                     Ok(Some(Told::Warn { number, script })) => self.warn(number, script),
                     _ => return false,
                 },
@@ -257,6 +311,43 @@ impl Job {
                 _ = looks.tick(), if self.ended.is_none() => self.look().await,
             }
         }
+    }
+
+    /// The administrator's, before the script. An error: nothing should run here.
+    async fn prolog(&mut self) -> Result<(), String> {
+        let Some(program) = self.task.hooks.prolog.clone() else { return Ok(()) };
+        let done = hooks::run(&program, self.task.hooks.limit, &self.known()).await;
+        done.map_err(|why| {
+            let why = format!("the prolog: {why}");
+            self.unfit = Some(why.clone());
+            format!("node {}: {why}", self.task.node)
+        })
+    }
+
+    /// And after it, when nothing of it is left.
+    async fn epilog(&mut self) {
+        let Some(program) = self.task.hooks.epilog.clone() else { return };
+        let mut known = self.known();
+        if let Some((how, usage)) = &self.ended {
+            let status = crate::queue::office::status_of(how).to_string();
+            known.extend([("PANDO_STATUS".to_owned(), status), ("PANDO_CPU_MS".to_owned(), usage.cpu_ms.to_string())]);
+        }
+        if let Err(why) = hooks::run(&program, self.task.hooks.limit, &known).await {
+            self.unfit = Some(format!("the epilog: {why}"));
+        }
+    }
+
+    /// What prolog and epilog know of the job: its variables, without its user's.
+    fn known(&self) -> Vec<(String, String)> {
+        let Task { order, user, node, .. } = &self.task;
+        let mut all: Vec<(String, String)> =
+            variables::ours(order, node).into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        all.extend(self.task.variables.iter().cloned());
+        all.push(("PANDO_USER".into(), order.user.clone()));
+        if let Some((uid, gid, _)) = user {
+            all.extend([("SLURM_JOB_UID".into(), uid.to_string()), ("SLURM_JOB_GID".into(), gid.to_string())]);
+        }
+        all
     }
 
     fn say(&self, text: &str) {
@@ -271,9 +362,9 @@ impl Job {
             return;
         }
         self.say(&format!("{why}; its processes are ended"));
-        family::signal_all(libc::SIGTERM);
+        self.held.signal(libc::SIGTERM);
         // Who stands still hears nothing else.
-        family::signal_all(libc::SIGCONT);
+        self.held.signal(libc::SIGCONT);
         self.kill_at = Some(Instant::now() + GRACE);
     }
 
@@ -290,17 +381,23 @@ impl Job {
 
     fn kill(&mut self) {
         self.kill_at = Some(Instant::now() + GRACE);
-        family::signal_all(libc::SIGKILL);
+        self.held.signal(libc::SIGKILL);
     }
 
     /// Takes in children that have ended. With the script everything ends that it has started.
     async fn collect(&mut self) {
         while let Some((pid, status)) = rank::collect() {
             if pid == self.pid && self.ended.is_none() {
-                family::end_all().await;
-                self.ended = Some((self.how(status), self.used()));
+                self.held.end().await;
+                self.note_memory();
+                let ended = (self.how(status), self.used());
+                // Nobody hears of its end before all is done.
+                self.ended = Some(ended);
                 self.hosts = None;
                 self.kill_at = None;
+                self.epilog().await;
+                // What can't be removed yet the next daemon removes.
+                let _ = self.held.group().remove();
             }
         }
     }
@@ -313,14 +410,14 @@ impl Job {
         }
     }
 
-    fn used(&self) -> Usage {
+    fn used(&mut self) -> Usage {
         let of = usage::of_children();
-        Usage {
-            cpu_ms: of.cpu_ms,
-            memory_mb: self.peak.max(of.largest).div_ceil(1 << 20),
-            read: of.read,
-            written: of.written,
-        }
+        let group = self.held.group();
+        // The group knows of those, too, whom nobody has waited for, and of ranks, which are the launcher's.
+        let cpu_ms = group.cpu_ms().unwrap_or(0).max(of.cpu_ms);
+        let memory = group.memory_peak().unwrap_or(self.peak.max(of.largest));
+        let energy_mj = self.held.energy_mj(cpu_ms);
+        Usage { cpu_ms, memory_mb: memory.div_ceil(1 << 20), read: of.read, written: of.written, energy_mj }
     }
 
     /// Bytes of memory that it may have here; 0: as many as there are.
@@ -333,13 +430,30 @@ impl Job {
         if self.ended.is_some() {
             return;
         }
+        self.note_memory();
+        self.held.energy_mj(0);
+        if self.held.group().memory_peak().is_some() && (self.held.has_limit || self.limit() == 0) {
+            return;
+        }
         let all = family::all();
         let now: u64 = all.iter().map(|pid| procfs::footprint(*pid)).sum();
         self.peak = self.peak.max(now);
         let limit = self.limit();
         if limit > 0 && now > limit && !std::mem::replace(&mut self.out_of_memory, true) {
             self.say(&format!("it has {} MB of memory, and asked for {} (--mem): it is ended", now >> 20, limit >> 20));
-            family::signal_all(libc::SIGKILL);
+            self.held.signal(libc::SIGKILL);
+        }
+    }
+
+    /// Whom the kernel has taken a process for want of memory he ends, as his others wait for it.
+    fn note_memory(&mut self) {
+        if self.held.group().out_of_memory() && !std::mem::replace(&mut self.out_of_memory, true) {
+            let asked = match self.limit() >> 20 {
+                0 => "the node has no more".to_owned(),
+                mb => format!("it asked for {mb} MB (--mem)"),
+            };
+            self.say(&format!("the kernel has ended a process of it for want of memory: {asked}; the rest is ended"));
+            self.held.signal(libc::SIGKILL);
         }
     }
 }

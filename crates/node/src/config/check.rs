@@ -53,7 +53,10 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
     config.metrics.listen.as_deref().map_or(Ok(()), |listen| address("[metrics] listen", listen, true))?;
     config.advertise.as_deref().map_or(Ok(()), |advertise| address("advertise", advertise, false))?;
     let load = [("[load] cgroup", &config.load.cgroup), ("[load] memory_cgroup", &config.load.memory_cgroup)];
-    let paths = [("engine_program", &config.engine_program)].into_iter().chain(load);
+    let queue = &config.queue;
+    let hooks =
+        [("[queue] prolog", &queue.prolog), ("[queue] epilog", &queue.epilog), ("[queue] mailer", &queue.mailer)];
+    let paths = [("engine_program", &config.engine_program)].into_iter().chain(load).chain(hooks);
     for (key, path) in paths.filter_map(|(key, path)| Some((key, path.as_ref()?))) {
         if !path.is_absolute() {
             return Err(format!("{key} = {path:?}: write the whole path, from /"));
@@ -71,6 +74,10 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
     }
     for name in &config.jobs.from {
         pando_wire::NodeName::parse(name).map_err(|e| format!("[jobs] from has {name:?}: {e}"))?;
+    }
+    config.node.check()?;
+    if !(1..=86_400).contains(&queue.hook_s) {
+        return Err(format!("[queue] hook_s = {}: write seconds, from 1 to 86400", queue.hook_s));
     }
     shared(&config.files)
 }

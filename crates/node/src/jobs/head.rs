@@ -194,7 +194,9 @@ fn candidates(node: &Node) -> Vec<Candidate> {
     let open = |n: &views::Node| n.state == views::Liveness::Up && ["open", "full", ""].contains(&n.standing.as_str());
     let nodes = node.cluster.nodes();
     let all = nodes.into_iter().filter(|n| open(n));
-    let ranks = node.jobs.ranks();
+    let mut ranks = node.jobs.ranks();
+    // A batch job that waits for something just now wants its CPUs back. Of those of other nodes only what they run is known.
+    *ranks.entry(me.clone()).or_default() += crate::queue::batch::cpus(node);
     all.map(|n| Candidate {
         is_here: n.name == me,
         cpus_milli: (n.cpus * 1000.0) as u32,

@@ -7,6 +7,7 @@ mod goods;
 pub mod head;
 pub mod link;
 pub mod member;
+pub mod numbers;
 mod part;
 pub(crate) mod spare;
 mod starter;
@@ -18,15 +19,20 @@ use self::starter::Starter;
 use crate::daemon::Node;
 use crate::events::now_ms;
 use crate::place::replace_file;
+use crate::queue::batch;
 use crate::views;
 use crate::writer::Writer;
+use numbers::{Ledger, Numbers};
 use pando_kernel::{affinity, rank};
-use pando_launch::{Identity, Order, Share};
+use pando_launch::{Environment, Identity, Order, Share};
+use pando_queue::gres::Gres;
+use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 
 /// Numbers are set aside on disk in blocks: no job has the number of an earlier one, even after a crash.
 const BLOCK: u64 = 1000;
@@ -39,6 +45,7 @@ const MOST_STEPPING: usize = 100_000;
 /// The jobs that this node has a part in.
 pub struct Jobs {
     inner: Mutex<Inner>,
+    outside_changed: Notify,
     file: PathBuf,
     writer: Arc<Writer>,
     /// Files that came with jobs.
@@ -60,10 +67,14 @@ struct Inner {
     all: BTreeMap<(String, u64), views::Job>,
     /// Who runs how many ranks of each.
     shares: BTreeMap<(String, u64), Vec<Share>>,
-    /// CPUs that belong to ranks.
+    /// CPUs that belong to ranks, and to batch jobs.
     taken: BTreeSet<u16>,
     /// Steps that batch jobs have begun here.
     steps: BTreeMap<String, u32>,
+    /// Generic resources that do.
+    numbers: Ledger,
+    /// CPUs that ranks of jobs use which are no steps of batch jobs.
+    outside: BTreeMap<(String, u64), u32>,
 }
 
 impl Inner {
@@ -89,6 +100,25 @@ pub struct Entry {
     /// It takes turns with other gangs: its control group's list of processes, or why there is none.
     pub group: Option<Result<PathBuf, String>>,
     gang: Option<u64>,
+    /// Control groups of the batch job that it is a step of.
+    pub groups: Vec<ByteBuf>,
+    /// Those of its CPUs that are given back at its end: what a step has of its batch job stays with that.
+    taken: Vec<u16>,
+    /// Generic resources, the same.
+    numbers: Numbers,
+    /// What ranks find of them in their environment.
+    pub variables: Environment,
+}
+
+impl Entry {
+    /// It takes turns with others, on CPUs that are nobody's own.
+    fn sit_down(&mut self, gang: &pando_launch::Gang, place: u32, each: u16) {
+        let mine = gang.cpus.get(place as usize).map_or(&[][..], Vec::as_slice);
+        let seat = self.node.gangs.sit_down(&self.node, gang.number, mine.len() as u32);
+        self.gang = seat.is_ok().then_some(gang.number);
+        self.group = Some(seat);
+        self.cpus = crate::gang::cpus_of(&self.node, mine, each);
+    }
 }
 
 impl Drop for Entry {
@@ -99,9 +129,13 @@ impl Drop for Entry {
         let mut inner = self.node.jobs.inner();
         inner.all.remove(&self.key);
         inner.shares.remove(&self.key);
-        // Those of gangs are nobody's own.
-        let own = self.cpus.iter().flatten().filter(|_| self.gang.is_none());
-        own.for_each(|cpu| _ = inner.taken.remove(cpu));
+        self.taken.iter().for_each(|cpu| _ = inner.taken.remove(cpu));
+        inner.numbers.give_back(&self.numbers);
+        let was_outside = inner.outside.remove(&self.key).is_some();
+        drop(inner);
+        if was_outside {
+            self.node.jobs.outside_changed.notify_one();
+        }
     }
 }
 
@@ -128,7 +162,10 @@ impl Jobs {
                 shares: BTreeMap::new(),
                 taken: BTreeSet::new(),
                 steps: BTreeMap::new(),
+                numbers: Ledger::default(),
+                outside: BTreeMap::new(),
             }),
+            outside_changed: Notify::new(),
             file,
             writer,
             cache,
@@ -197,6 +234,41 @@ impl Jobs {
         sum
     }
 
+    /// So many CPUs that nobody has, for a batch job; none, if there are not enough.
+    pub(crate) fn take_cpus(&self, count: u32) -> Vec<u16> {
+        let each = u16::try_from(count).unwrap_or(u16::MAX);
+        self.inner().take(&affinity::allowed(0).unwrap_or_default(), 1, each).concat()
+    }
+
+    /// Generic resources that nobody has, for a batch job.
+    pub(crate) fn take_numbers(&self, there: &BTreeMap<String, u32>, wanted: &[Gres]) -> Option<Numbers> {
+        self.inner().numbers.take(there, wanted)
+    }
+
+    /// These are a batch job's, which an earlier daemon has begun.
+    pub(crate) fn note_taken(&self, cpus: &[u16], numbers: &Numbers) {
+        let mut inner = self.inner();
+        inner.taken.extend(cpus);
+        inner.numbers.note(numbers);
+    }
+
+    /// They are nobody's any more.
+    pub(crate) fn give_back(&self, cpus: &[u16], numbers: &Numbers) {
+        let mut inner = self.inner();
+        cpus.iter().for_each(|cpu| _ = inner.taken.remove(cpu));
+        inner.numbers.give_back(numbers);
+    }
+
+    /// CPUs that ranks here use which are not a batch job's: each has one at least.
+    pub(crate) fn outside(&self) -> u32 {
+        self.inner().outside.values().sum()
+    }
+
+    /// Returns when that may have changed.
+    pub(crate) async fn outside_changed(&self) {
+        self.outside_changed.notified().await;
+    }
+
     /// What runs, in the order of heads and numbers.
     pub fn list(&self) -> Vec<views::Job> {
         self.inner().all.values().cloned().collect()
@@ -224,6 +296,7 @@ fn enter(node: &Arc<Node>, order: &Order, place: u32) -> Option<Entry> {
         since_ms: now_ms(),
     };
     job.command.truncate(job.command.floor_char_boundary(200));
+    let step = batch::step(node, order);
     let mut inner = node.jobs.inner();
     if inner.all.contains_key(&key) {
         return None;
@@ -232,20 +305,41 @@ fn enter(node: &Arc<Node>, order: &Order, place: u32) -> Option<Entry> {
     inner.shares.insert(key.clone(), order.nodes.clone());
     let ranks = order.nodes.get(place as usize).map_or(0, |s| s.ranks);
     let gang = order.gang.as_ref().filter(|_| ranks > 0);
-    let cpus = match order.cpus.filter(|_| ranks > 0 && !order.pool && gang.is_none()) {
+    if step.is_none() && ranks > 0 {
+        inner.outside.insert(key.clone(), ranks.saturating_mul(order.cpus.unwrap_or(1).max(1).into()));
+        node.jobs.outside_changed.notify_one();
+    }
+    let step = step.unwrap_or_default();
+    let there = &node.config.node.resources;
+    let numbers = inner.numbers.take(there, &step.gres).unwrap_or_default();
+    let variables = match step.gres.is_empty() {
+        true => Vec::new(),
+        false => numbers::variables(there, &numbers),
+    };
+    let bytes = |text: &str| ByteBuf::from(text.as_bytes());
+    let variables = variables.into_iter().map(|(name, value)| (bytes(name), bytes(&value))).collect();
+    let cpus = match step.each.or(order.cpus).filter(|_| ranks > 0 && !order.pool && step.cpus.is_empty() && gang.is_none()) {
         Some(each) => inner.take(&affinity::allowed(0).unwrap_or_default(), ranks, each),
         None => Vec::new(),
     };
     drop(inner);
-    let mut entry = Entry { node: node.clone(), key, cpus, group: None, gang: None };
+    let taken = cpus.concat();
+    let cpus = if step.cpus.is_empty() { cpus } else { shared_out(&step.cpus, ranks, order.cpus, order.pool) };
+    let (node, groups) = (node.clone(), step.groups);
+    let mut entry = Entry { node, key, cpus, groups, taken, numbers, variables, group: None, gang: None };
     if let Some(gang) = gang {
-        let mine = gang.cpus.get(place as usize).map_or(&[][..], Vec::as_slice);
-        let seat = node.gangs.sit_down(node, gang.number, mine.len() as u32);
-        entry.gang = seat.is_ok().then_some(gang.number);
-        entry.group = Some(seat);
-        entry.cpus = crate::gang::cpus_of(node, mine, order.cpus.unwrap_or(1));
+        entry.sit_down(gang, place, order.cpus.unwrap_or(1));
     }
     Some(entry)
+}
+
+/// A batch job's CPUs for a step's ranks: each has its own where it asked for that and they are enough; otherwise all have all.
+fn shared_out(mine: &[u16], ranks: u32, each: Option<u16>, pool: bool) -> Vec<Vec<u16>> {
+    let each = each.map(usize::from).filter(|each| *each > 0 && !pool && each * ranks as usize <= mine.len());
+    match each {
+        Some(each) => mine.chunks(each).take(ranks as usize).map(<[u16]>::to_vec).collect(),
+        None => vec![mine.to_vec(); if pool { 1 } else { ranks as usize }],
+    }
 }
 
 #[cfg(test)]
@@ -261,6 +355,8 @@ mod tests {
             shares: BTreeMap::new(),
             taken: BTreeSet::from([2]),
             steps: BTreeMap::new(),
+            numbers: Ledger::default(),
+            outside: BTreeMap::new(),
         };
         let allowed = [0, 1, 2, 3, 4];
         assert_eq!(inner.take(&allowed, 2, 2), [[0, 1], [3, 4]]);
@@ -268,5 +364,14 @@ mod tests {
         inner.taken.remove(&1);
         assert!(inner.take(&allowed, 2, 1).is_empty() && inner.taken.len() == 4);
         assert_eq!(inner.take(&allowed, 1, 1), [[1]]);
+    }
+
+    #[test]
+    fn a_step_has_its_batch_jobs_cpus() {
+        let mine = [3, 5, 6];
+        assert_eq!(shared_out(&mine, 2, Some(1), false), [[3], [5]]);
+        assert_eq!(shared_out(&mine, 2, Some(2), false), [mine, mine], "too few for that");
+        assert_eq!(shared_out(&mine, 2, None, false), [mine, mine]);
+        assert_eq!(shared_out(&mine, 40, None, true), [mine], "tasks of a pool are alike");
     }
 }

@@ -8,7 +8,7 @@ use crate::daemon::Node;
 use crate::launcher::LAUNCHER;
 use crate::peers;
 use pando_kernel::{procfs, signal};
-use pando_launch::{Child, Down, Effect, Event, Frames, Identity, Order, Part, Up, Work, encode};
+use pando_launch::{Child, Down, Effect, Environment, Event, Frames, Identity, Order, Part, Up, Work, encode};
 use pando_wire::SNI_JOB;
 use serde_bytes::ByteBuf;
 use std::collections::VecDeque;
@@ -43,6 +43,10 @@ struct Below {
     place: u32,
     /// Those of each rank here, for the launcher.
     cpus: Vec<Vec<u16>>,
+    /// See [`Work::groups`].
+    groups: Vec<ByteBuf>,
+    /// See [`Work::variables`].
+    variables: Environment,
     /// See [`Work::user`].
     user: Option<Identity>,
     /// See [`Work::along`].
@@ -153,17 +157,18 @@ impl Driver {
             gives_up: None,
             entry: Some(entry),
         };
-        let all = driver.entry.as_ref().map_or_else(Vec::new, |entry| entry.cpus.clone());
         let group = driver.entry.as_ref().and_then(|entry| entry.group.clone()?.ok());
         let group = group.map(|list| ByteBuf::from(list.into_os_string().into_vec()));
+        let of = |entry: &Entry| (entry.cpus.clone(), entry.groups.clone(), entry.variables.clone());
+        let (all, groups, variables) = driver.entry.as_ref().map_or_else(Default::default, of);
         for (at, child) in children.into_iter().enumerate() {
             let (sender, queue) = unbounded_channel();
             driver.links.push(Some(sender));
             let silence = (child != Child::Launcher).then(|| Duration::from_millis(node.config.jobs.lost_after_ms));
             let said = Said { queue, beat: Down::Beat, silence, end: End::Says(Down::End) };
             let (node, order, cpus, user) = (node.clone(), order.clone(), all.clone(), user.clone());
-            let group = group.clone();
-            let below = Below { node, order, place, cpus, user, along: None, group, at, said, hear: hear.clone() };
+            let (groups, variables, group, hear) = (groups.clone(), variables.clone(), group.clone(), hear.clone());
+            let below = Below { node, order, place, cpus, groups, variables, user, along: None, group, at, said, hear };
             match child {
                 Child::Launcher => driver.waits = Some(below),
                 Child::Place(place) => drop(tokio::spawn(below.member(place))),
@@ -393,9 +398,14 @@ impl Below {
         let work = match place == self.place {
             true => {
                 let (mark, user, cpus) = (self.node.jobs.mark.clone(), self.user.clone(), self.cpus.clone());
-                Work { place, order, mark, user, cpus, along: self.along.clone(), group: self.group.clone() }
+                let (along, groups, variables) = (self.along.clone(), self.groups.clone(), self.variables.clone());
+                let group = self.group.clone();
+                Work { place, order, mark, user, cpus, along, group, groups, variables }
             }
-            false => Work { place, order, mark: String::new(), user: None, cpus: Vec::new(), along: None, group: None },
+            false => {
+                let (mark, cpus, groups, variables) = Default::default();
+                Work { place, order, mark, user: None, cpus, along: None, group: None, groups, variables }
+            }
         };
         encode(&work).map_err(io::Error::other)
     }

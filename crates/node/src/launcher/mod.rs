@@ -131,8 +131,10 @@ async fn job(
     order.nodes.get(place as usize).ok_or_else(|| io::Error::other("no such place"))?;
     let _ = says.send(Up::Launcher(std::process::id() as i32));
     let (tell, mut told) = unbounded_channel();
-    let made = Ready::make(&order, work.user, (program, work.along), (work.cpus, work.group), work.mark)
-        .and_then(|ready| Meeting::make(&order, place, &ready, &tell).map(|meeting| (ready, meeting)));
+    let groups = (work.groups, work.group);
+    let made =
+        Ready::make(&order, work.user, (program, work.along), (work.cpus, groups, work.variables), work.mark)
+            .and_then(|ready| Meeting::make(&order, place, &ready, &tell).map(|meeting| (ready, meeting)));
     let (ready, meeting) = match made {
         Ok(made) => made,
         Err(why) => {

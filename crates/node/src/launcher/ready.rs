@@ -1,7 +1,9 @@
 //! What can be found out before a job begins: may its user run programs here, is there such a program, and such a directory?
 
+use pando_kernel::job_group::JobGroup;
 use pando_kernel::rank::{User, as_user};
-use pando_launch::{Identity, Need, Order, Task, base, listed};
+use pando_kernel::turns;
+use pando_launch::{Environment, Identity, Need, Order, Task, base, listed};
 use serde_bytes::ByteBuf;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
@@ -35,8 +37,10 @@ pub struct Ready {
     pub directory: CString,
     /// The CPUs of each rank of this node.
     pub cpus: Vec<Vec<u16>>,
-    /// See [`pando_launch::Work::group`].
-    pub group: Option<File>,
+    /// Variables in the place of the user's.
+    pub variables: Environment,
+    /// Of the control groups of the batch job that ranks are part of, and of their gang.
+    pub doors: Vec<File>,
 }
 
 impl Ready {
@@ -45,7 +49,7 @@ impl Ready {
         order: &Order,
         user: Option<Identity>,
         (program, along): (Option<OwnedFd>, Option<ByteBuf>),
-        (cpus, group): (Vec<Vec<u16>>, Option<ByteBuf>),
+        (cpus, (held, gang), variables): (Vec<Vec<u16>>, (Vec<ByteBuf>, Option<ByteBuf>), Environment),
         mark: String,
     ) -> Result<Ready, String> {
         let name = &order.user;
@@ -76,12 +80,16 @@ impl Ready {
         }
         let along = along.map(|dir| OsString::from_vec(dir.into_vec()));
         let user = (me == 0).then_some(user);
-        let enters = |list: ByteBuf| {
+        let dirs = held.into_iter().map(|dir| PathBuf::from(OsString::from_vec(dir.into_vec()))).collect();
+        let mut doors = JobGroup::again(dirs).doors();
+        if let Some(list) = gang {
             let list = PathBuf::from(OsString::from_vec(list.into_vec()));
-            File::options().write(true).open(&list).map_err(|e| format!("{}: {e}", list.display()))
-        };
-        let group = group.map(enters).transpose()?;
-        Ok(Ready { program: file, open: program, along, keep, mark, user, directory, cpus, group })
+            let door = File::options().write(true).open(&list).map_err(|e| format!("{}: {e}", list.display()))?;
+            // Where both are in one hierarchy the last one counts: limits come before turns where there is only one for all (version 2).
+            let at = if turns::is_alone(&list) { doors.len() } else { 0 };
+            doors.insert(at, door);
+        }
+        Ok(Ready { doors, variables, program: file, open: program, along, keep, mark, user, directory, cpus })
     }
 }
 

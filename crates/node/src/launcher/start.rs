@@ -90,7 +90,8 @@ pub fn task(
     command.env(MARK, &ready.mark).env("PANDO_JOB_ID", order.job.to_string()).env("PANDO_HEAD", &order.nodes[0].node);
     command.env("PANDO_TASK", number.to_string()).env("PANDO_NODE", &share.node);
     command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
-    rank::prepare(&mut command, setup(order, ready, Vec::new(), ready.keep.into_iter().collect()));
+    let cpus = ready.cpus.first().cloned().unwrap_or_default();
+    rank::prepare(&mut command, setup(order, ready, cpus, ready.keep.into_iter().collect()));
     let pid = command.spawn()?.id() as i32;
     let (phase, heeds) = watch::channel(Phase::Runs);
     let readers = vec![
@@ -103,7 +104,7 @@ pub fn task(
 /// The environment that the user's command had, and what came along.
 fn give(command: &mut Command, order: &Order, ready: &Ready) {
     command.env_clear();
-    for (name, value) in &order.task.environment {
+    for (name, value) in order.task.environment.iter().chain(&ready.variables) {
         command.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
     }
     // The daemon to which `pando` speaks is this node's, where it is not in the usual place.
@@ -163,7 +164,7 @@ fn setup(order: &Order, ready: &Ready, cpus: Vec<u16>, keep: Vec<RawFd>) -> Setu
         directory: ready.directory.clone(),
         keep,
         terminal: false,
-        group: ready.group.as_ref().map(AsRawFd::as_raw_fd),
+        doors: ready.doors.iter().map(AsRawFd::as_raw_fd).collect(),
     }
 }
 

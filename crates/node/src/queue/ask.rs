@@ -87,8 +87,28 @@ pub enum Ask {
     Reserve(Reservation),
     /// No longer (operators). The answer: [`Done`].
     Unreserve(String),
+    /// What jobs have used. The answer: [`Row`](super::usage::Row)s, by day, user and name.
+    Usage {
+        /// Of this user only.
+        user: Option<String>,
+        /// Of those that ended then or later, milliseconds since 1970.
+        since: u64,
+    },
+    /// How users can be told of their jobs. The answer: [`Sends`].
+    Sends,
+    /// The nodes that the queue knows, with what they have and what others use of it. The answer: [`Node`](pando_queue::Node)s.
+    Nodes,
     /// What is reserved. The answer: [`Reservation`]s.
     Reservations,
+}
+
+/// How users can be told of their jobs, as the administrator has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sends {
+    /// By mail.
+    pub mail: bool,
+    /// By webhook.
+    pub webhooks: bool,
 }
 
 /// What has been done, and what could not be, in words.

@@ -3,19 +3,25 @@
 
 use super::errand::{Errand, Key, Order, send};
 use crate::audit::Entry;
+use crate::batch_job::held::{self, Kept};
+use crate::batch_job::hooks::Hooks;
 use crate::batch_job::{self, Said, Task, Told};
 use crate::daemon::Node;
 use crate::jobs;
+use crate::jobs::numbers::{self, Numbers};
 use crate::jobs::{link, member};
 use crate::owner::clean;
 use crate::sys::effective_uid;
+use pando_kernel::job_group::JobGroup;
 use pando_launch::{Frames, Identity, encode};
+use pando_queue::gres::Gres;
 use pando_queue::{How, Usage};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -44,6 +50,13 @@ struct Here {
     tell: Option<UnboundedSender<Told>>,
     /// What it is to be told when it comes.
     waits: Vec<Told>,
+    kept: Kept,
+}
+
+impl Here {
+    fn new(kept: Kept) -> Here {
+        Here { tell: None, waits: Vec::new(), kept }
+    }
 }
 
 #[derive(Default)]
@@ -51,6 +64,8 @@ struct Inner {
     all: BTreeMap<Key, Here>,
     /// They were to end before they came: they do not begin.
     called_off: VecDeque<Key>,
+    /// Why this node was drained, if it was because of a job.
+    unfit: Option<String>,
 }
 
 /// All that are here.
@@ -94,7 +109,7 @@ fn user(node: &Node, order: &Order, peer: &str) -> Result<Option<Identity>, Stri
 }
 
 /// Takes one in. None: it is new. Otherwise whether it is known what became of it.
-fn enter(node: &Arc<Node>, key: &Key) -> Result<Option<bool>, String> {
+fn enter(node: &Arc<Node>, key: &Key, user: &str) -> Result<Option<bool>, String> {
     let mut inner = ward(node).inner();
     let has_helper = file(node, key).exists();
     match () {
@@ -104,7 +119,8 @@ fn enter(node: &Arc<Node>, key: &Key) -> Result<Option<bool>, String> {
         () if inner.all.len() >= MOST => return Err(format!("node {} runs {MOST} batch jobs", node.name())),
         () => {}
     }
-    inner.all.insert(key.clone(), Here { tell: None, waits: Vec::new() });
+    let kept = Kept::new(key.clone(), user);
+    inner.all.insert(key.clone(), Here::new(if has_helper { read(&file(node, key)).unwrap_or(kept) } else { kept }));
     if has_helper {
         // It has been here, and its helper is no more.
         tokio::spawn(lost(node.clone(), key.clone()));
@@ -116,14 +132,25 @@ fn enter(node: &Arc<Node>, key: &Key) -> Result<Option<bool>, String> {
 /// Begins one; if it has begun already, that is well. False: it can't be known yet whether it has.
 pub async fn begin(node: &Arc<Node>, order: Order, peer: &str) -> Result<bool, String> {
     let key = order.key.clone();
-    let user = user(node, &order, peer);
+    let user = user(node, &order, peer).map_err(|why| with_reason(node, why));
     let (who, on) = (format!("{} at {}", clean(&order.user), key.keeper), format!("batch job {}", key.id));
     let why = user.as_ref().err().cloned().unwrap_or_else(|| "the queue starts it".into());
     node.audit.note(&Entry { who, what: "batch", on, allowed: user.is_ok(), why });
     let user = user?;
-    if let Some(known) = enter(node, &key)? {
+    ward(node).inner().unfit = None;
+    if let Some(known) = enter(node, &key, &order.user)? {
         return Ok(known);
     }
+    let cpus = own_cpus(node, &order);
+    let there = &node.config.node.resources;
+    let wanted = order.shares.first().map_or(&[][..], |share| &share.gres);
+    let Some(numbers) = node.jobs.take_numbers(there, wanted) else {
+        node.jobs.give_back(&cpus, &Numbers::new());
+        ward(node).inner().all.remove(&key);
+        return Err(format!("node {}: its generic resources are not free ([node.resources])", node.name()));
+    };
+    note(node, &key, |kept| (kept.cpus, kept.numbers) = (cpus.clone(), numbers.clone()));
+    let variables = numbers::variables(there, &numbers).into_iter().map(|(n, v)| (n.to_owned(), v)).collect();
     let task = Task {
         mark: mark(node),
         node: node.name(),
@@ -132,6 +159,10 @@ pub async fn begin(node: &Arc<Node>, order: Order, peer: &str) -> Result<bool, S
         file: file(node, &key),
         user,
         order,
+        cpus,
+        numbers,
+        variables,
+        hooks: hooks(node),
     };
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(node.place.state.join(FILES));
     let started = match made {
@@ -141,7 +172,7 @@ pub async fn begin(node: &Arc<Node>, order: Order, peer: &str) -> Result<bool, S
     let helper = match started {
         Ok(helper) => helper,
         Err(e) => {
-            ward(node).inner().all.remove(&key);
+            remove(node, &key);
             return Err(format!("node {}: its helper can't be started: {e}", node.name()));
         }
     };
@@ -187,7 +218,13 @@ async fn watch(node: Arc<Node>, key: Key, mut helper: UnixStream) {
 /// Its helper is no more, and its script with it: what that has started ends.
 async fn lost(node: Arc<Node>, key: Key) {
     let (mark, run) = (mark(&node), batch_job::name_of(&key));
-    tokio::task::spawn_blocking(move || jobs::sweep_batch(&mark, &run)).await.ok();
+    // What it has put into its environment, and whom it has left, is no matter there.
+    let groups = read(&file(&node, &key)).map(|kept| kept.groups).unwrap_or_default();
+    let sweeps = move || {
+        held::end_group(&JobGroup::again(groups));
+        jobs::sweep_batch(&mark, &run);
+    };
+    tokio::task::spawn_blocking(sweeps).await.ok();
     over(&node, key, How::Signal(libc::SIGKILL), Usage::default()).await;
 }
 
@@ -196,16 +233,16 @@ async fn recover(node: Arc<Node>) {
     tokio::time::sleep(BACK_WITHIN).await;
     let files = std::fs::read_dir(node.place.state.join(FILES)).into_iter().flatten().flatten();
     for found in files {
-        let Some(key) = std::fs::read(found.path()).ok().and_then(|text| serde_json::from_slice::<Key>(&text).ok())
-        else {
+        let Some(kept) = read(&found.path()) else {
             // Its helper ended before it had written its name, and so before it began anything.
             let _ = std::fs::remove_file(found.path());
             continue;
         };
+        let key = kept.key.clone();
         let is_here = {
             let mut inner = ward(&node).inner();
             let is_here = inner.all.contains_key(&key);
-            inner.all.entry(key.clone()).or_insert_with(|| Here { tell: None, waits: Vec::new() });
+            inner.all.entry(key.clone()).or_insert_with(|| Here::new(kept));
             is_here
         };
         if !is_here {
@@ -222,6 +259,99 @@ fn file(node: &Node, key: &Key) -> PathBuf {
 /// What all of them have in their environment, and no rank of a parallel job has: those end with the daemon.
 fn mark(node: &Node) -> String {
     format!("{}-batch", node.jobs.mark())
+}
+
+/// What is known of a run by its file.
+fn read(file: &Path) -> Option<Kept> {
+    serde_json::from_slice(&std::fs::read(file).ok()?).ok()
+}
+
+fn note(node: &Node, key: &Key, what: impl FnOnce(&mut Kept)) {
+    if let Some(here) = ward(node).inner().all.get_mut(key) {
+        what(&mut here.kept);
+    }
+}
+
+/// It is here no more; its CPUs are nobody's.
+fn remove(node: &Node, key: &Key) -> Option<Here> {
+    let here = ward(node).inner().all.remove(key);
+    if let Some(Here { kept, .. }) = &here {
+        node.jobs.give_back(&kept.cpus, &kept.numbers);
+    }
+    here
+}
+
+/// CPUs of this node that are this job's alone, as many as the queue has given it. None where they are not to be bound, or too few are left: parallel
+/// jobs that are no batch jobs may have asked for some (`-c`).
+fn own_cpus(node: &Node, order: &Order) -> Vec<u16> {
+    match order.shares.first() {
+        Some(share) if binds(node) => node.jobs.take_cpus(share.cpus),
+        _ => Vec::new(),
+    }
+}
+
+/// CPUs that batch jobs have here as their own.
+pub fn cpus(node: &Node) -> u32 {
+    ward(node).inner().all.values().map(|here| here.kept.cpus.len() as u32).sum()
+}
+
+/// Several nodes on one machine would all take the same CPUs.
+fn binds(node: &Node) -> bool {
+    let load = &node.config.load;
+    node.config.queue.bind && load.cpus.is_none() && load.cgroup.is_none()
+}
+
+/// What the ranks of a parallel job have of the batch job that it is a step of.
+#[derive(Default)]
+pub struct Step {
+    /// The batch job's CPUs at this node.
+    pub cpus: Vec<u16>,
+    /// At another node than the batch job's first one: CPUs of each rank, which are taken as long as the step runs.
+    pub each: Option<u16>,
+    /// The same of generic resources.
+    pub gres: Vec<Gres>,
+    /// The batch job's control groups at this node.
+    pub groups: Vec<serde_bytes::ByteBuf>,
+}
+
+/// The batch job of which this parallel job is a step, as its environment says. Nobody gets into another user's.
+pub fn step(node: &Node, order: &pando_launch::Order) -> Option<Step> {
+    let variable = |name: &[u8]| {
+        let found = order.task.environment.iter().find(|(n, _)| n.as_slice() == name)?;
+        std::str::from_utf8(&found.1).ok()
+    };
+    let run = variable(batch_job::RUN.as_bytes())?;
+    let inner = ward(node).inner();
+    let here = inner.all.values().find(|here| batch_job::name_of(&here.kept.key) == run);
+    match here {
+        Some(here) if here.kept.user == order.user => {
+            let group = |dir: &PathBuf| serde_bytes::ByteBuf::from(dir.as_os_str().as_bytes());
+            let groups = here.kept.groups.iter().map(group).collect();
+            Some(Step { cpus: here.kept.cpus.clone(), groups, ..Step::default() })
+        }
+        Some(_) => None,
+        None => {
+            let each = variable(b"SLURM_CPUS_PER_TASK").and_then(|cpus| cpus.parse().ok());
+            let each = order.cpus.or(each).filter(|_| binds(node));
+            let gres = variable(b"PANDO_RESOURCES").map(numbers::counts).unwrap_or_default();
+            Some(Step { each, gres, ..Step::default() })
+        }
+    }
+}
+
+/// Before anything begins here: what an earlier daemon's batch jobs have. What is left of groups that nobody knows of goes.
+pub fn adopt(node: &Node) {
+    let files = std::fs::read_dir(node.place.state.join(FILES)).into_iter().flatten().flatten();
+    let all: Vec<Kept> = files.filter_map(|found| read(&found.path())).collect();
+    all.iter().for_each(|kept| node.jobs.note_taken(&kept.cpus, &kept.numbers));
+    let mark = mark(node);
+    let names: Vec<String> = all.iter().map(|kept| held::group_name(&mark, &kept.key)).collect();
+    for group in pando_kernel::job_group::named(&held::group_prefix(&mark)) {
+        let is_known = |dir: &PathBuf| dir.file_name().is_some_and(|n| names.iter().any(|name| n == name.as_str()));
+        if !group.dirs().iter().all(is_known) {
+            let _ = group.remove();
+        }
+    }
 }
 
 /// Where helpers come.
@@ -328,7 +458,11 @@ async fn talk(node: &Arc<Node>, stream: UnixStream) {
     let (sender, queue) = unbounded_channel();
     {
         let mut inner = ward(node).inner();
-        let here = inner.all.entry(key.clone()).or_insert_with(|| Here { tell: None, waits: Vec::new() });
+        let kept = read(&file(node, &key));
+        let kept = kept.unwrap_or_else(|| Kept::new(key.clone(), ""));
+        let here = inner.all.entry(key.clone()).or_insert_with(|| Here::new(kept.clone()));
+        // Its helper has made its groups.
+        here.kept = kept;
         here.waits.drain(..).for_each(|told| _ = sender.send(told));
         here.tell = Some(sender);
     }
@@ -363,10 +497,37 @@ async fn hear<R: AsyncRead + Unpin>(
         match link::next::<_, Said>(from, frames).await {
             Ok(Some(Said::Began)) => drop(tokio::spawn(report_begin(node.clone(), key.clone()))),
             Ok(Some(Said::Ended(how, usage))) => return Some((how, usage)),
+            Ok(Some(Said::Unfit(why))) => unfit(node, key, &why),
             Ok(Some(Said::Here { .. })) => {}
             _ => return None,
         }
     }
+}
+
+/// Why a node is drained, where that is the reason that it takes nothing.
+fn with_reason(node: &Node, why: String) -> String {
+    let inner = ward(node).inner();
+    match &inner.unfit {
+        Some(unfit) if node.balancing.is_drained() => format!("node {}: {why}: {unfit}", node.name()),
+        _ => why,
+    }
+}
+
+/// Nothing more begins here until an administrator says so: what was to be prepared for jobs, or put in order after one, is not.
+fn unfit(node: &Node, key: &Key, why: &str) {
+    let why = clean(why);
+    ward(node).inner().unfit = Some(why.clone());
+    if !node.balancing.is_drained() {
+        tracing::error!("queue: this node takes no more jobs: {why}; `pando drain --undo` when it is well again");
+    }
+    let (who, on) = (format!("batch job {}", key.id), format!("node {}", node.name()));
+    node.audit.note(&Entry { who, what: "drain", on, allowed: true, why: why.clone() });
+    node.balancing.drain(node, true, &format!("by batch job {}: {why}", key.id));
+}
+
+fn hooks(node: &Node) -> Hooks {
+    let rules = &node.config.queue;
+    Hooks { prolog: rules.prolog.clone(), epilog: rules.epilog.clone(), limit: Duration::from_secs(rules.hook_s) }
 }
 
 /// Until the queue's node has heard it; or it has ended meanwhile, which says as much.
@@ -392,7 +553,7 @@ fn over(node: &Arc<Node>, key: Key, how: How, usage: Usage) -> Pin<Box<dyn Futur
         }
         // Without it nobody believes that it was here; and it is told of no more.
         let _ = std::fs::remove_file(file(&node, &key));
-        let here = ward(&node).inner().all.remove(&key);
+        let here = remove(&node, &key);
         ward(&node).came.notify_waiters();
         let _ = here.and_then(|here| here.tell).map(|tell| tell.send(Told::Bye));
     })

@@ -2,6 +2,7 @@
 //! is stored with the next turn of the disk, all together.
 
 use super::journal::{Broken, Journal, Old};
+use super::tell::{self, Notice};
 use pando_queue::array::Tasks;
 use pando_queue::{Change, Effect, How, Input, Outcome, Queue, Record, Run, Settings, State, Usage};
 use std::path::PathBuf;
@@ -217,7 +218,9 @@ impl Clerk {
             .filter_map(|effect| if let Effect::Record(record) = effect { Some(record.clone()) } else { None })
             .collect();
         if !records.is_empty() {
-            if let Err(e) = self.journal.write(&records, old) {
+            let tells = handled.iter().flat_map(|(_, effects)| effects);
+            let notices: Vec<Notice> = tells.flat_map(|effect| self.notices(effect)).collect();
+            if let Err(e) = self.journal.write(&records, old, &notices) {
                 return self.forget(handled, &e);
             }
             self.stored += records.len();
@@ -231,6 +234,13 @@ impl Clerk {
         if !records.is_empty() {
             self.changed.send_modify(|n| *n += 1);
             self.shorten();
+        }
+    }
+
+    fn notices(&self, effect: &Effect) -> Vec<Notice> {
+        match effect {
+            Effect::Notify(id, event) => tell::notices(&self.queue, *id, *event),
+            _ => Vec::new(),
         }
     }
 

@@ -46,6 +46,8 @@ pub fn act(node: &Arc<Node>, desk: &Desk, queue: &Queue, effect: Effect, again: 
             };
             tokio::spawn(known(node, desk, to, errand, key));
         }
+        // It is stored: see tell.rs.
+        Effect::Notify(..) => node.queue.told.notify_one(),
         _ => {}
     }
 }

@@ -1,5 +1,6 @@
 //! What nodes say to each other about batch jobs: one frame there and one back, over a connection that is kept for the next one.
 
+use super::has::{self, Has};
 use super::office;
 use super::{batch, logs};
 use crate::daemon::Node;
@@ -109,6 +110,10 @@ pub enum Errand {
     Gang(#[serde(with = "serde_bytes")] Vec<u8>),
     /// All that are there of the sender's queue. The answer: [`Key`]s as JSON.
     Runs,
+    /// What does it have for jobs? The answer: a [`Has`] as JSON.
+    Has,
+    /// The sender has this by now.
+    Tells(Has),
     /// It has begun.
     Began(Key),
     /// It has ended.
@@ -231,6 +236,8 @@ async fn serve(node: &Arc<Node>, peer: &str, errand: Errand) -> Result<Vec<u8>, 
         }
         Errand::Gang(text) => crate::gang::answer(node, peer, &text),
         Errand::Runs => serde_json::to_vec(&batch::all(node, peer)).map_err(|e| e.to_string()),
+        Errand::Has => serde_json::to_vec(&has::asked(node, peer)).map_err(|e| e.to_string()),
+        Errand::Tells(now) => has::heard(node, peer, now).map(|()| Vec::new()),
         Errand::Began(key) => office::began(node, &key, peer).map(|()| Vec::new()),
         Errand::Ended(key, how, usage) => office::ended(node, &key, how, usage, peer).await.map(|()| Vec::new()),
     }

@@ -1,12 +1,16 @@
 //! What the queue knows, on disk: SQLite with a write-ahead log. A record that [`Journal::write`] has taken is there after a crash and a power cut.
 
+use super::tell::Notice;
 use pando_queue::{Outcome, Record};
-use rusqlite::{Connection, Transaction, params};
+use rusqlite::{Connection, OpenFlags, Transaction, params};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
 /// The form of the tables, as `PRAGMA user_version` has it.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
+/// What users are to be told and were not yet: so much, and no more.
+const MOST_NOTICES: i64 = 10_000;
 /// Another process that reads the file (a backup) is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -83,6 +87,29 @@ impl Journal {
         Ok(Journal { db })
     }
 
+    /// The same file for reading, beside the one who writes it.
+    pub fn read_beside(file: &Path) -> Result<Journal, Broken> {
+        let db = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+        db.busy_timeout(PATIENCE)?;
+        Ok(Journal { db })
+    }
+
+    /// All tasks that ended then or later, one after the other.
+    pub fn each(&self, user: Option<&str>, since: u64, mut what: impl FnMut(Old)) -> Result<(), Broken> {
+        let mut rows = self.db.prepare(
+            "SELECT number, name, user, account, outcome FROM history WHERE (?1 IS NULL OR user = ?1) AND ended >= ?2",
+        )?;
+        let found = rows.query_map(params![user, since], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get::<_, String>(4)?))
+        })?;
+        for row in found {
+            let (number, name, user, account, text) = row?;
+            let outcome = serde_json::from_str(&text).map_err(|e| Broken::Record { number, why: e.to_string() })?;
+            what(Old { name, user, account, outcome });
+        }
+        Ok(())
+    }
+
     /// All records, in their order.
     pub fn records(&self) -> Result<Vec<Record>, Broken> {
         let mut all = self.db.prepare("SELECT number, record FROM records ORDER BY number")?;
@@ -94,10 +121,11 @@ impl Journal {
         .collect()
     }
 
-    /// Stores records, and tasks that have ended, all or none.
-    pub fn write(&mut self, records: &[Record], old: &[Old]) -> Result<(), Broken> {
+    /// Stores records, tasks that have ended, and what users are to be told, all or none.
+    pub fn write(&mut self, records: &[Record], old: &[Old], notices: &[Notice]) -> Result<(), Broken> {
         let change = self.db.transaction()?;
         insert(&change, records)?;
+        insert_notices(&change, notices)?;
         {
             let mut row = change.prepare_cached(
                 "INSERT INTO history (job, task, run, user, account, name, ended, outcome) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
@@ -110,6 +138,30 @@ impl Journal {
             }
         }
         change.commit()?;
+        Ok(())
+    }
+
+    /// So many notices that were not told yet, without these, the oldest first.
+    pub fn notices(&self, most: u32, without: &BTreeSet<i64>) -> Result<Vec<(i64, Notice)>, Broken> {
+        let mut all = self.db.prepare_cached("SELECT number, notice FROM notices ORDER BY number")?;
+        let rows = all.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))?;
+        let mut found = Vec::new();
+        for row in rows {
+            let (number, text) = row?;
+            if !without.contains(&number) {
+                let wrong = |e: serde_json::Error| Broken::Record { number, why: e.to_string() };
+                found.push((number, serde_json::from_str(&text).map_err(wrong)?));
+            }
+            if found.len() >= most as usize {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// It has been told.
+    pub fn strike(&self, number: i64) -> Result<(), Broken> {
+        self.db.prepare_cached("DELETE FROM notices WHERE number = ?1")?.execute([number])?;
         Ok(())
     }
 
@@ -156,6 +208,22 @@ fn insert(change: &Transaction<'_>, records: &[Record]) -> Result<(), Broken> {
     Ok(())
 }
 
+fn insert_notices(change: &Transaction<'_>, notices: &[Notice]) -> Result<(), Broken> {
+    if notices.is_empty() {
+        return Ok(());
+    }
+    let there: i64 = change.query_row("SELECT count(*) FROM notices", [], |row| row.get(0))?;
+    let room = usize::try_from(MOST_NOTICES - there).unwrap_or(0);
+    if notices.len() > room {
+        tracing::warn!("queue: users are not told of {} things: {MOST_NOTICES} wait already", notices.len() - room);
+    }
+    let mut row = change.prepare_cached("INSERT INTO notices (notice) VALUES (?1)")?;
+    for notice in notices.iter().take(room) {
+        row.execute([json(notice)])?;
+    }
+    Ok(())
+}
+
 /// From an earlier form to this one, step by step.
 fn upgrade(change: &Transaction<'_>, found: i64) -> Result<(), Broken> {
     if found < 1 {
@@ -168,6 +236,11 @@ fn upgrade(change: &Transaction<'_>, found: i64) -> Result<(), Broken> {
              );
              CREATE INDEX history_user ON history (user, ended);",
         )?;
+    }
+    if found < 2 {
+        // A number is never used again: users know what they were told by it.
+        change
+            .execute_batch("CREATE TABLE notices (number INTEGER PRIMARY KEY AUTOINCREMENT, notice TEXT NOT NULL);")?;
     }
     change.pragma_update(None, "user_version", VERSION)?;
     Ok(())

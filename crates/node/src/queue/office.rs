@@ -1,11 +1,11 @@
 //! Where users' questions about the queue go, and who may ask what.
 
-use super::ask::{Ask, Done, Line, Over, Past, Shown};
+use super::ask::{Ask, Done, Line, Over, Past, Sends, Shown};
 use super::clerk::{self, Desk};
 use super::errand::{self, Errand, Key};
 use super::journal::{Journal, Search};
 use super::tied::{self, Ties};
-use super::{deliver, logs, seen, shown};
+use super::{deliver, logs, seen, shown, tell, usage};
 use crate::audit::Entry;
 use crate::daemon::Node;
 use crate::jobs::spare::Spares;
@@ -24,6 +24,7 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
@@ -43,6 +44,9 @@ pub struct Office {
     /// Links to other nodes on which an errand was done.
     pub(super) spares: Spares,
     pub(super) ties: Ties,
+    pub(super) known: super::has::Known,
+    /// There is something to be told to users.
+    pub(super) told: Notify,
 }
 
 fn file(node: &Node) -> PathBuf {
@@ -82,6 +86,7 @@ fn desk(node: &Arc<Node>) -> Result<Desk, String> {
     })?;
     tokio::spawn(seen::keep(node.clone(), begun.clone()));
     tokio::spawn(tied::keep(node.clone(), begun.clone()));
+    tokio::spawn(tell::keep(node.clone(), begun.clone()));
     *desk = Some(begun.clone());
     Ok(begun)
 }
@@ -142,7 +147,21 @@ async fn passed_on(node: &Arc<Node>, user: &str, text: Vec<u8>) -> Result<Vec<u8
 /// May this user see and change everybody's jobs? Root of another node only where that node's root may run programs here.
 fn operates(node: &Node, user: &str, peer: &str) -> bool {
     let root = user == "root" && (peer == node.name() || node.config.jobs.root);
-    root || node.config.queue.operators.iter().any(|name| name == user)
+    let is = |entry: &String| match entry.strip_prefix('@') {
+        Some(group) => is_in(node, user, group),
+        None => entry == user,
+    };
+    root || node.config.queue.operators.iter().any(is)
+}
+
+/// Is that user in that group, as the node that keeps the queue knows them?
+fn is_in(node: &Node, user: &str, group: &str) -> bool {
+    let look = || {
+        let group = pando_kernel::rank::group(group)?;
+        let (_, main, groups) = node.jobs.user(user)?;
+        Some(main == group || groups.contains(&group))
+    };
+    tokio::task::block_in_place(look).unwrap_or(false)
 }
 
 /// What a user of `peer` asks of the queue that this node keeps.
@@ -185,6 +204,15 @@ pub async fn answer(node: &Arc<Node>, user: &str, peer: &str, text: &[u8]) -> Re
         Ask::GiveBack(job) => json(&asker.each(vec![Id::of(job)], "give back", |_| Input::GiveBack(job)).await?),
         Ask::Reserve(reservation) => json(&asker.rule(Input::Reserve(reservation)).await?),
         Ask::Unreserve(name) => json(&asker.rule(Input::Unreserve(name)).await?),
+        Ask::Usage { user, since } => {
+            let file = file(node);
+            json(&tokio::task::block_in_place(|| usage::sums(&file, user.as_deref(), since))?)
+        }
+        Ask::Sends => {
+            let rules = &node.config.queue;
+            json(&Sends { mail: rules.mailer.is_some(), webhooks: rules.webhooks })
+        }
+        Ask::Nodes => json(&asker.desk.look(|queue, _| queue.nodes().cloned().collect::<Vec<_>>()).await?),
         Ask::Reservations => {
             json(&asker.desk.look(|queue, _| queue.reservations().cloned().collect::<Vec<_>>()).await?)
         }
@@ -215,10 +243,9 @@ impl Asker {
     async fn submit(&self, mut spec: Spec, peer: &str) -> Result<u64, String> {
         spec.user.clone_from(&self.user);
         let (name, tied) = (crate::owner::clean(&spec.name), spec.tied);
+        let told = tell::check(&self.node, &spec.tell);
         let allowed = match () {
-            () if spec.tell != pando_queue::Tell::default() => {
-                Err("mail and webhooks are not sent yet: leave out --mail-type, --mail-user and --webhook".to_owned())
-            }
+            () if told.is_err() => told,
             () if self.user == "root" && peer != self.node.name() && !self.node.config.jobs.root => {
                 Err(format!("node {} takes no jobs of another node's root ([jobs] root)", self.node.name()))
             }
@@ -453,9 +480,18 @@ pub(super) fn status(state: Standing, how: Option<&How>) -> i32 {
         // As `pando run --time` has it, so that a script can tell it from its own.
         _ if state == Standing::Timeout => 124,
         _ if state == Standing::OutOfMemory => 137,
-        Some(How::Exit(status)) => *status,
-        Some(How::Signal(number)) => 128 + number,
+        Some(how) => status_of(how),
         _ if state == Standing::Completed => 0,
         _ => 1,
+    }
+}
+
+/// The same, of processes.
+pub(crate) fn status_of(how: &How) -> i32 {
+    match how {
+        How::Exit(status) => *status,
+        How::Signal(number) => 128 + number,
+        How::OutOfMemory => 137,
+        How::NodeLost(_) | How::NotBegun(_) => 1,
     }
 }

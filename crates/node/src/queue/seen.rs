@@ -1,7 +1,7 @@
 //! Tells the queue which nodes are there: what gossip knows of them.
 
 use super::clerk::Desk;
-use super::deliver;
+use super::{deliver, has};
 use crate::daemon::Node;
 use crate::views::{self, Liveness};
 use pando_queue::{Input, Node as Seen};
@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 /// Between two looks.
 const EACH: Duration = Duration::from_millis(300);
+/// A node whose daemon was begun anew, unseen by gossip, may have something else: it is asked so often.
+const ASKS_EACH: Duration = Duration::from_secs(300);
 
 /// Until the daemon ends.
 pub async fn keep(node: Arc<Node>, desk: Desk) {
@@ -20,10 +22,10 @@ pub async fn keep(node: Arc<Node>, desk: Desk) {
     let there: BTreeSet<String> = there.await.unwrap_or_default();
     let mut heard: BTreeMap<String, (Instant, Option<Seen>)> =
         there.into_iter().map(|name| (name, (Instant::now(), None))).collect();
-    let mut up = BTreeSet::new();
+    let mut up = BTreeMap::new();
     loop {
         for found in node.cluster.nodes().into_iter().filter(|n| n.state == Liveness::Up && (n.here || n.cpus > 0.0)) {
-            let now = about(&found, node.config.queue.turns);
+            let now = about(&found, has::of(&node, &found.name), node.config.queue.turns);
             let before = heard.insert(now.name.clone(), (Instant::now(), Some(now.clone())));
             if before.and_then(|(_, seen)| seen).as_ref() != Some(&now) {
                 desk.say(Input::NodeSeen(now));
@@ -32,8 +34,18 @@ pub async fn keep(node: Arc<Node>, desk: Desk) {
         // What ran at one that was away may be no more, or what was over may run.
         for found in node.cluster.nodes() {
             match found.state == Liveness::Up {
-                true if up.insert(found.name.clone()) => deliver::check(&node, &desk, found.name),
-                true => {}
+                true if !up.contains_key(&found.name) => {
+                    up.insert(found.name.clone(), Instant::now());
+                    has::ask(&node, found.name.clone());
+                    deliver::check(&node, &desk, found.name);
+                }
+                true => {
+                    let asked = up.get_mut(&found.name).filter(|when| when.elapsed() > ASKS_EACH);
+                    if let Some(asked) = asked {
+                        *asked = Instant::now();
+                        has::ask(&node, found.name);
+                    }
+                }
                 false => _ = up.remove(&found.name),
             }
         }
@@ -48,7 +60,7 @@ pub async fn keep(node: Arc<Node>, desk: Desk) {
     }
 }
 
-fn about(node: &views::Node, turns: u32) -> Seen {
+fn about(node: &views::Node, has: has::Has, turns: u32) -> Seen {
     Seen {
         name: node.name.clone(),
         // A part of a CPU is one for jobs: a node without any would take none.
@@ -56,6 +68,8 @@ fn about(node: &views::Node, turns: u32) -> Seen {
         memory: node.memory >> 20,
         // Who is full of guests, or whose owner works there, takes no batch jobs either.
         drained: !matches!(node.standing.as_str(), "open" | "full" | ""),
-        ..Seen::default()
+        features: has.features,
+        gres: has.gres,
+        busy: has.busy,
     }
 }
