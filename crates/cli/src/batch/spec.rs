@@ -130,7 +130,6 @@ pub fn take(spec: &mut Spec, manner: &mut Manner, word: &str, now: (u64, i64)) -
         "signal" => spec.signal = Some(warning(text).map_err(said)?),
         // They change nothing here.
         "overcommit" | "verbose" => {}
-        // Nor do these, though who wrote them may think so.
         _ if HARMLESS.contains(&name) => eprintln!("pando: --{name} means nothing here, and is left alone"),
         _ => return Err(format!("--{name} is no option of `pando submit`")),
     }
