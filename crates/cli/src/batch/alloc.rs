@@ -1,5 +1,5 @@
 //! `pando alloc`: nodes for a command that runs here. They are those of a batch job whose script only waits; a process of its own, which ends
-//! with us but is not stopped with us, tells the queue all the time that somebody is there (docs/decisions/0036).
+//! with us but is not stopped with us, tells the queue all the time that somebody is there (docs/decisions/0039).
 
 use super::spec::Manner;
 use super::{Ended, PAUSE, ask, ask_on, order, say};

@@ -318,10 +318,11 @@ fn enter(node: &Arc<Node>, order: &Order, place: u32) -> Option<Entry> {
     };
     let bytes = |text: &str| ByteBuf::from(text.as_bytes());
     let variables = variables.into_iter().map(|(name, value)| (bytes(name), bytes(&value))).collect();
-    let cpus = match step.each.or(order.cpus).filter(|_| ranks > 0 && !order.pool && step.cpus.is_empty() && gang.is_none()) {
-        Some(each) => inner.take(&affinity::allowed(0).unwrap_or_default(), ranks, each),
-        None => Vec::new(),
-    };
+    let cpus =
+        match step.each.or(order.cpus).filter(|_| ranks > 0 && !order.pool && step.cpus.is_empty() && gang.is_none()) {
+            Some(each) => inner.take(&affinity::allowed(0).unwrap_or_default(), ranks, each),
+            None => Vec::new(),
+        };
     drop(inner);
     let taken = cpus.concat();
     let cpus = if step.cpus.is_empty() { cpus } else { shared_out(&step.cpus, ranks, order.cpus, order.pool) };

@@ -132,9 +132,8 @@ async fn job(
     let _ = says.send(Up::Launcher(std::process::id() as i32));
     let (tell, mut told) = unbounded_channel();
     let groups = (work.groups, work.group);
-    let made =
-        Ready::make(&order, work.user, (program, work.along), (work.cpus, groups, work.variables), work.mark)
-            .and_then(|ready| Meeting::make(&order, place, &ready, &tell).map(|meeting| (ready, meeting)));
+    let made = Ready::make(&order, work.user, (program, work.along), (work.cpus, groups, work.variables), work.mark)
+        .and_then(|ready| Meeting::make(&order, place, &ready, &tell).map(|meeting| (ready, meeting)));
     let (ready, meeting) = match made {
         Ok(made) => made,
         Err(why) => {
