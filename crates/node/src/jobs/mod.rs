@@ -8,7 +8,7 @@ pub mod head;
 pub mod link;
 pub mod member;
 mod part;
-mod spare;
+pub(crate) mod spare;
 mod starter;
 mod sweep;
 

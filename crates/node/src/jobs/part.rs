@@ -328,7 +328,7 @@ impl Below {
         Ok(match talk(stream, frames, self.said, self.hear, (|up| (at, Ok(up)), |up: &Up| *up == Up::Gone)).await {
             Close::Lost(why) => Some(why),
             Close::Kept(stream, frames) => {
-                Spares::keep_link(&node, name, stream, &frames);
+                Spares::keep_link(&node, spare::of_jobs, name, stream, &frames);
                 None
             }
         })

@@ -48,6 +48,14 @@ struct Inner {
 #[derive(Default)]
 pub struct Spares(Mutex<Inner>);
 
+/// A node has several: links of jobs, and those of errands of its queue.
+pub type Of = fn(&Node) -> &Spares;
+
+/// Those of parallel jobs.
+pub fn of_jobs(node: &Node) -> &Spares {
+    &node.jobs.spares
+}
+
 impl Spares {
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -74,14 +82,14 @@ impl Spares {
     }
 
     /// A job to that node is over, and has left this. Nothing of what comes next may have been read.
-    pub fn keep_link(node: &Arc<Node>, to: &str, stream: TlsStream<TcpStream>, frames: &Frames) {
-        let mut inner = node.jobs.spares.inner();
+    pub fn keep_link(node: &Arc<Node>, of: Of, to: &str, stream: TlsStream<TcpStream>, frames: &Frames) {
+        let mut inner = of(node).inner();
         let all: usize = inner.links.values().map(Vec::len).sum();
         let mine = inner.links.entry(to.to_owned()).or_default();
         if frames.is_empty() && all < MOST_LINKS && mine.len() < MOST_TO_ONE {
             mine.push((Instant::now(), stream));
         }
-        tend(node, &mut inner);
+        tend(node, of, &mut inner);
     }
 
     /// As for links.
@@ -90,11 +98,11 @@ impl Spares {
         if frames.is_empty() && inner.launchers.len() < MOST_LAUNCHERS {
             inner.launchers.push((Instant::now(), launcher));
         }
-        tend(node, &mut inner);
+        tend(node, of_jobs, &mut inner);
     }
 }
 
-fn tend(node: &Arc<Node>, inner: &mut Inner) {
+fn tend(node: &Arc<Node>, of: Of, inner: &mut Inner) {
     if std::mem::replace(&mut inner.tended, true) {
         return;
     }
@@ -103,7 +111,7 @@ fn tend(node: &Arc<Node>, inner: &mut Inner) {
         loop {
             tokio::time::sleep(KEPT / 4).await;
             let Some(node) = node.upgrade() else { return };
-            let mut inner = node.jobs.spares.inner();
+            let mut inner = of(&node).inner();
             inner.launchers.retain(|(since, _)| since.elapsed() < KEPT);
             inner.links.values_mut().for_each(|all| all.retain(|(since, _)| since.elapsed() < KEPT));
             inner.links.retain(|_, all| !all.is_empty());

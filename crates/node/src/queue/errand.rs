@@ -1,21 +1,25 @@
-//! What nodes say to each other about batch jobs: one frame there and one back, each over a connection of its own.
+//! What nodes say to each other about batch jobs: one frame there and one back, over a connection that is kept for the next one.
 
 use super::batch;
 use super::office;
 use crate::daemon::Node;
 use crate::jobs::link::next;
+use crate::jobs::spare::{Spares, WAITS};
 use crate::link::broken;
 use crate::peers;
 use pando_launch::{Frames, encode};
 use pando_queue::{Bytes, Files, How, Id, Share, Usage, Work};
 use pando_wire::SNI_QUEUE;
+use pando_wire::message::Member;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::client::TlsStream;
 
 /// An errand and its answer take no longer.
 const PATIENCE: Duration = Duration::from_secs(75);
@@ -118,28 +122,52 @@ pub fn send<'a>(
         let known = node.cluster.members().into_iter().find(|m| m.name == to);
         let member = known.ok_or_else(|| Failure { why: format!("there is no node {to}"), refused: false })?;
         let bytes = encode(errand).map_err(|e| no(e.to_string()))?;
-        let speaks = async {
-            let mut stream = peers::connect(node, &member, SNI_QUEUE).await?;
-            stream.write_all(&bytes).await?;
-            stream.flush().await?;
-            next::<_, Answer>(&mut stream, &mut Frames::default()).await
-        };
+        let speaks = speak(node, &member, errand, &bytes);
         let answer = timeout(PATIENCE, speaks).await.map_err(|_| away(io::ErrorKind::TimedOut.into()))?;
-        let answer = answer.map_err(away)?.ok_or_else(|| away(io::ErrorKind::UnexpectedEof.into()))?;
-        answer.map(serde_bytes::ByteBuf::into_vec).map_err(no)
+        answer.map_err(away)?.map(serde_bytes::ByteBuf::into_vec).map_err(no)
     })
 }
 
-/// A connection of `peer`.
+/// Over a connection that is there, or a new one.
+async fn speak(node: &Arc<Node>, to: &Member, errand: &Errand, bytes: &[u8]) -> io::Result<Answer> {
+    if let Some(stream) = node.queue.spares.link(&to.name).await {
+        match one(node, to, stream, bytes).await {
+            // The other end may have closed it just now. Whether it has heard this nobody knows, so only what may come twice is said again.
+            Err(_) if !matches!(errand, Errand::Ask { .. } | Errand::Signal(..)) => {}
+            done => return done,
+        }
+    }
+    one(node, to, peers::connect(node, to, SNI_QUEUE).await?, bytes).await
+}
+
+async fn one(node: &Arc<Node>, to: &Member, mut stream: TlsStream<TcpStream>, bytes: &[u8]) -> io::Result<Answer> {
+    let mut frames = Frames::default();
+    stream.write_all(bytes).await?;
+    stream.flush().await?;
+    let answer = next::<_, Answer>(&mut stream, &mut frames).await?;
+    let answer = answer.ok_or(io::ErrorKind::UnexpectedEof)?;
+    Spares::keep_link(node, |node| &node.queue.spares, &to.name, stream, &frames);
+    Ok(answer)
+}
+
+/// A connection of `peer`: one errand after the other.
 pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(node: &Arc<Node>, mut stream: S, peer: &str) -> io::Result<()> {
     let mut frames = Frames::default();
-    let patience = Duration::from_millis(node.config.connections.handshake_within_ms);
-    let errand = timeout(patience, next::<_, Errand>(&mut stream, &mut frames)).await;
-    let errand = errand.map_err(|_| broken("no errand in time"))??.ok_or_else(|| broken("it hung up"))?;
-    let answer: Answer = serve(node, peer, errand).await.map(serde_bytes::ByteBuf::from);
-    stream.write_all(&encode(&answer).map_err(broken)?).await?;
-    stream.flush().await?;
-    stream.shutdown().await
+    let mut patience = Duration::from_millis(node.config.connections.handshake_within_ms);
+    loop {
+        let errand = match timeout(patience, next::<_, Errand>(&mut stream, &mut frames)).await {
+            Ok(Ok(Some(errand))) => errand,
+            // After the first one it is for the other end to say more, or not.
+            _ if patience == WAITS => return Ok(()),
+            Ok(Ok(None)) => return Err(broken("it hung up")),
+            Ok(Err(e)) => return Err(e),
+            Err(_) => return Err(broken("no errand in time")),
+        };
+        let answer: Answer = serve(node, peer, errand).await.map(serde_bytes::ByteBuf::from);
+        stream.write_all(&encode(&answer).map_err(broken)?).await?;
+        stream.flush().await?;
+        patience = WAITS;
+    }
 }
 
 async fn serve(node: &Arc<Node>, peer: &str, errand: Errand) -> Result<Vec<u8>, String> {

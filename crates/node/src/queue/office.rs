@@ -7,6 +7,7 @@ use super::journal::{Journal, Search};
 use super::{deliver, seen, shown};
 use crate::audit::Entry;
 use crate::daemon::Node;
+use crate::jobs::spare::Spares;
 use crate::moves::Refused;
 use crate::owner::Caller;
 use crate::questions;
@@ -38,6 +39,8 @@ pub struct Office {
     desk: Mutex<Option<Desk>>,
     keeper: Mutex<Option<String>>,
     pub(super) ward: super::batch::Ward,
+    /// Links to other nodes on which an errand was done.
+    pub(super) spares: Spares,
 }
 
 fn file(node: &Node) -> PathBuf {
