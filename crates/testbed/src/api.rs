@@ -221,6 +221,11 @@ pub fn figures(socket: &Path) -> Result<BTreeMap<String, f64>> {
     Ok(text.lines().filter(|l| !l.starts_with('#') && !l.contains('{')).filter_map(figure).collect())
 }
 
+/// Asks the queue something; the answer as it comes.
+pub fn queue(socket: &Path, question: &serde_json::Value, patience: Duration) -> Result<serde_json::Value> {
+    parse(&request(socket, "POST", "/v1/queue", &question.to_string(), patience)?)
+}
+
 fn parse<T: serde::de::DeserializeOwned>(body: &str) -> Result<T> {
     serde_json::from_str(body).map_err(|e| Error::Other(format!("the node's answer makes no sense: {e}")))
 }

@@ -1,6 +1,6 @@
 //! The command lines of `pando testbed`, `pando demo` and `pando bench`.
 
-use crate::bench::{Bench, Wanted, balance, fabric, launch};
+use crate::bench::{Bench, Wanted, balance, fabric, jobs, launch};
 use crate::error::{Error, Result};
 use crate::place::{DEFAULT_NAME, ENV_NAME, Shape, check_name};
 use std::ffi::OsString;
@@ -246,13 +246,16 @@ pub fn bench(args: Vec<OsString>) -> Result<Option<Bench>> {
     if words.words.iter().any(|w| w == "launch") {
         return of_launch(words).map(|wanted| Some(Bench::Launch(wanted)));
     }
+    if words.words.iter().any(|w| w == "jobs") {
+        return of_jobs(words).map(|wanted| Some(Bench::Jobs(wanted)));
+    }
     let json = words.flag("--json");
     let file = words.value("--file")?.map_or(Ok(1 << 30), |text| size(&text))?;
     let only_files = match words.word("what to measure")?.as_str() {
         "move" => false,
         "files" => true,
         other => {
-            let all = "`move`, `files`, `balance`, `fabric` and `launch` are";
+            let all = "`move`, `files`, `balance`, `fabric`, `launch` and `jobs` are";
             return Err(Error::Usage(format!("`{other}` is not a benchmark that exists; {all}")));
         }
     };
@@ -280,6 +283,13 @@ fn of_launch(mut words: Words) -> Result<launch::Wanted> {
     words.word("what to measure")?;
     words.end()?;
     Ok(launch::Wanted { json, short, sizes })
+}
+
+/// Parses what is said of `pando bench jobs`.
+fn of_jobs(mut words: Words) -> Result<jobs::Wanted> {
+    let (json, short) = (words.flag("--json"), words.flag("--short"));
+    words.word("what to measure")?;
+    words.end().map(|()| jobs::Wanted { json, short })
 }
 
 /// Sizes of the clusters that are watched at rest; the last one is not in a short run.
@@ -399,6 +409,8 @@ mod tests {
         assert_eq!((w.json, w.short, w.sizes), (false, true, vec![1, 4]));
         let Some(Bench::Launch(w)) = parse("launch --json").unwrap() else { panic!("another one") };
         assert_eq!((w.json, w.short, w.sizes), (true, false, vec![1, 16, 64]));
+        let Some(Bench::Jobs(w)) = parse("jobs --short").unwrap() else { panic!("another one") };
+        assert_eq!((w.json, w.short), (false, true));
         let Some(Bench::Balance(w)) = parse(line).unwrap() else { panic!("another one") };
         assert_eq!((w.experiments, w.at_rest, w.nodes, w.seed, w.seeds), (vec![2], vec![4, 16], 3, 7, 1));
         assert_eq!(w.set, [("every_ms".to_string(), 500), ("residency_ms".to_string(), 9)]);
@@ -407,6 +419,7 @@ mod tests {
             "balance --nodes 1",
             "balance move",
             "balance --set x",
+            "jobs --nodes 3",
             "launch 3",
             "launch --nodes 0",
             "swim",

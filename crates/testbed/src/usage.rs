@@ -31,6 +31,7 @@ pub const BENCH: &str = "\
   pando bench files [--json] [--file SIZE]  only what has to do with files
   pando bench fabric [--json] [--nodes N,...]  Compare-And-Write, transfers and the strobe, of 2, 16 and 64 nodes
   pando bench launch [--json] [--short] [--nodes N,...]  how fast parallel jobs start, on 1, 16 and 64 nodes
+  pando bench jobs [--json] [--short]       how many batch jobs a second, how soon one begins, and a long queue
   pando bench balance [--json] [--short] [--experiment N,...] [--nodes N] [--seed S] [--seeds N]
                       [--seconds S] [--set KEY=NUMBER]
 move and files measure on a testbed of two nodes that is made and taken away, beside the limits of this machine.
@@ -39,7 +40,8 @@ the best possible and the simulator: 1 identical processes and other users, 2 ra
 4 unequal speeds, joins, leaves and a drain; rest is what daemons cost when nothing is to do, in clusters of up to 64.
 Work is sized so that the best possible takes S seconds (60; short: 20; of memory half as many again); KEY is one of
 [balance] in the configuration. launch starts jobs by turns with other launchers that are installed (MPICH's Hydra, and
-Slurm, whose daemons it starts and ends), on the nodes of one testbed.
+Slurm, whose daemons it starts and ends), on the nodes of one testbed; jobs does
+so with Slurm's queue.
 Example: pando bench files --file 256M; pando bench balance --experiment 2 --short";
 
 /// What there is to say of `command`.

@@ -1,12 +1,13 @@
 //! `pando bench`. `move` and `files`: how fast moving is, with the limit beside each figure, all in one run on a testbed of two. `balance`:
 //! how well nodes spread work, beside the best possible ([`balance`]). `fabric`: the three primitives and the strobe ([`fabric`]). `launch`: how
-//! fast parallel jobs start ([`launch`]).
+//! fast parallel jobs start ([`launch`]). `jobs`: how fast the queue of batch jobs is ([`jobs`]).
 
 pub mod balance;
 mod build;
 mod criu;
 pub mod fabric;
 pub mod files;
+pub mod jobs;
 pub mod launch;
 mod measure;
 mod memory;
@@ -73,6 +74,8 @@ pub enum Bench {
     Fabric(fabric::Wanted),
     /// How fast parallel jobs start.
     Launch(launch::Wanted),
+    /// How fast the queue of batch jobs is.
+    Jobs(jobs::Wanted),
 }
 
 /// What is wanted.
@@ -93,6 +96,7 @@ pub fn run(bench: &Bench) -> Result<i32> {
         Bench::Balance(wanted) => balance::run(wanted),
         Bench::Fabric(wanted) => fabric::run(wanted),
         Bench::Launch(wanted) => launch::run(wanted),
+        Bench::Jobs(wanted) => jobs::run(wanted),
     }
 }
 

@@ -1,14 +1,14 @@
 //! `pando bench launch`: how fast parallel jobs start and end, as who starts them sees it, beside other launchers that are installed, all in one
 //! run on one testbed.
 
-mod command;
+pub mod command;
 mod fit;
 mod hydra;
 mod load;
 mod map;
 mod program;
 mod report;
-mod slurm;
+pub mod slurm;
 
 use super::{Step, fabric};
 use crate::demo::report::median;
@@ -57,7 +57,8 @@ pub struct Spread {
 }
 
 impl Spread {
-    fn of(all: &[Duration]) -> Spread {
+    /// Of these.
+    pub fn of(all: &[Duration]) -> Spread {
         let mut all: Vec<u64> = all.iter().map(|t| t.as_nanos() as u64).collect();
         let ms = |ns: Option<u64>| ns.map_or(f64::NAN, |ns| ns as f64 / 1e6);
         Spread { median_ms: ms(median(&mut all)), worst_ms: ms(all.last().copied()), runs: all.len() }

@@ -171,7 +171,8 @@ impl Slurm {
         }
     }
 
-    fn at_first(&self, plan: &Plan, program: &str) -> Result<Command> {
+    /// One of its commands, as at the first node.
+    pub fn at_first(&self, plan: &Plan, program: &str) -> Result<Command> {
         self.at(plan, "n1", program)
     }
 
