@@ -89,6 +89,11 @@ struct Clock {
 }
 
 impl Clock {
+    /// `wall`: what the system's says. Nothing happens before what is stored: that was set back since then.
+    fn new(wall_ms: u64, last_ms: u64) -> Clock {
+        Clock { base_ms: wall_ms.max(last_ms), begun: Instant::now() }
+    }
+
     fn now(&self) -> u64 {
         self.base_ms + self.begun.elapsed().as_millis() as u64
     }
@@ -100,7 +105,7 @@ pub fn start(file: PathBuf, settings: Settings, act: impl FnOnce(Desk) -> Act) -
     let records = journal.records().map_err(|e| e.to_string())?;
     let last = records.last().map_or(0, |r| r.at);
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
-    let clock = Clock { base_ms: wall.max(last), begun: Instant::now() };
+    let clock = Clock::new(wall, last);
     let stored = records.len();
     let queue = Queue::restore(settings.clone(), records);
     let (sender, notes) = channel();
@@ -261,4 +266,52 @@ impl Clerk {
 
 fn is_answer(effect: &Effect) -> bool {
     matches!(effect, Effect::Accepted(_) | Effect::Refused(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A job with a limit of an hour has run for a minute when its daemon dies, and the system's clock is set meanwhile.
+    fn after(wall_ms: i64) -> (u64, Vec<Effect>) {
+        const NOW: u64 = 1_800_000_000_000;
+        const MINUTE: u64 = 60_000;
+        let mut queue = Queue::new(Settings::default());
+        let node = pando_queue::Node { name: "n1".into(), cpus: 1, memory: 1000, ..Default::default() };
+        let work = pando_queue::Work::Words(vec!["true".into()]);
+        let mut spec = pando_queue::Spec { user: "ann".into(), work, directory: "/".into(), ..Default::default() };
+        spec.limit_ms = Some(60 * MINUTE);
+        queue.handle(NOW, Input::NodeSeen(node.clone()));
+        queue.handle(NOW, Input::Submit(Box::new(spec)));
+        queue.handle(NOW, Input::Tick);
+        let id = pando_queue::Id::of(1);
+        queue.handle(NOW + MINUTE, Input::Began(id, 0));
+        let records = queue.records();
+        let last = records.last().unwrap().at;
+        let clock = Clock::new(last.saturating_add_signed(wall_ms), last);
+        let mut queue = Queue::restore(Settings::default(), records);
+        queue.handle(clock.now(), Input::NodeSeen(node));
+        let effects = queue.handle(clock.now(), Input::Tick);
+        (clock.now() - last, effects)
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_makes_no_time_go_back() {
+        for back in [-1, -3_600_000, -1_000_000_000_000] {
+            let (later, effects) = after(back);
+            assert!(later < 3_600_000, "{later}");
+            assert_eq!(effects, [], "the job goes on");
+        }
+    }
+
+    #[test]
+    fn time_while_nobody_was_there_counts_once_and_evenly_from_then_on() {
+        assert_eq!(after(30 * 60_000).1, []);
+        // The journal can't tell two hours without a daemon from a clock that was set: the limit counts.
+        let (_, effects) = after(2 * 3_600_000);
+        assert!(effects.iter().any(|e| matches!(e, Effect::End(_, 0, pando_queue::Cause::Timeout))), "{effects:?}");
+        let clock = Clock::new(5_000, 1_000);
+        let (first, second) = (clock.now(), clock.now());
+        assert!(first >= 5_000 && second >= first);
+    }
 }

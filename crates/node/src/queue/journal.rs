@@ -169,3 +169,93 @@ fn upgrade(change: &Transaction<'_>, found: i64) -> Result<(), Broken> {
     change.pragma_update(None, "user_version", VERSION)?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pando_queue::{Effect, Input, Queue, Settings, Spec, Work};
+    use std::path::PathBuf;
+
+    struct File(PathBuf);
+
+    impl File {
+        fn new(name: &str) -> File {
+            let path = std::env::temp_dir().join(format!("pando-journal-{}-{name}", std::process::id()));
+            let file = File(path);
+            file.remove();
+            file
+        }
+
+        fn remove(&self) {
+            for end in ["", "-wal", "-shm"] {
+                let _ = std::fs::remove_file(format!("{}{end}", self.0.display()));
+            }
+        }
+    }
+
+    impl Drop for File {
+        fn drop(&mut self) {
+            self.remove();
+        }
+    }
+
+    /// As the first version has written it; it is not to be changed.
+    const FIRST: &str = r#"
+        CREATE TABLE records (number INTEGER PRIMARY KEY AUTOINCREMENT, record TEXT NOT NULL);
+        CREATE TABLE history (
+            number INTEGER PRIMARY KEY, job INTEGER NOT NULL, task INTEGER NOT NULL, run INTEGER NOT NULL,
+            user TEXT NOT NULL, account TEXT NOT NULL, name TEXT NOT NULL, ended INTEGER NOT NULL, outcome TEXT NOT NULL,
+            UNIQUE (job, task, run)
+        );
+        CREATE INDEX history_user ON history (user, ended);
+        INSERT INTO records (record) VALUES
+            ('{"at":1000,"change":{"Submitted":[1,{"user":"ann","account":"ann","name":"first","work":{"Words":["true"]},"directory":"/"}]}}'),
+            ('{"at":1001,"change":{"Submitted":[2,{"user":"ben","account":"ben","name":"second","work":{"Words":["true"]},"directory":"/","hold":true}]}}'),
+            ('{"at":1002,"change":{"Started":[1,0,[{"node":"n1","ranks":1,"cpus":1,"memory":0,"gres":[]}]]}}'),
+            ('{"at":1003,"change":{"Began":[1,0]}}'),
+            ('{"at":1004,"change":{"Ended":[1,0,"Completed",{"Exit":0},{"cpu_ms":3,"memory_mb":1,"read":0,"written":0}]}}');
+        INSERT INTO history (job, task, run, user, account, name, ended, outcome) VALUES (1, -1, 0, 'ann', 'ann', 'first', 1004,
+            '{"id":{"job":1,"task":null},"state":"Completed","how":{"Exit":0},
+              "usage":{"cpu_ms":3,"memory_mb":1,"read":0,"written":0},
+              "run":{"run":0,"started":1002,"began":1003,"shares":[{"node":"n1","ranks":1,"cpus":1,"memory":0,"gres":[]}],
+                     "suspended_at":null,"suspended_ms":0,"ending":null},"ended":1004}');
+        PRAGMA user_version = 1;
+    "#;
+
+    #[test]
+    fn what_the_first_version_has_written_is_carried_on() {
+        let file = File::new("first");
+        Connection::open(&file.0).unwrap().execute_batch(FIRST).unwrap();
+        let mut journal = Journal::open(&file.0).unwrap();
+        let mut queue = Queue::restore(Settings::default(), journal.records().unwrap());
+        let states: Vec<_> = queue.jobs().map(|job| (job.id, job.spec.name.clone(), job.is_over())).collect();
+        assert_eq!(states, [(1, "first".to_owned(), true), (2, "second".to_owned(), false)]);
+        let past = journal.history(&Search { most: 10, ..Search::default() }).unwrap();
+        assert!(matches!(&past[..], [old] if old.name == "first" && old.outcome.usage.cpu_ms == 3), "{past:?}");
+        let work = Work::Words(vec!["true".into()]);
+        let spec = Spec { user: "cy".into(), work, directory: "/".into(), ..Spec::default() };
+        let effects = queue.handle(2000, Input::Submit(Box::new(spec)));
+        let records: Vec<Record> =
+            effects.into_iter().filter_map(|e| if let Effect::Record(r) = e { Some(r) } else { None }).collect();
+        journal.write(&records, &[]).unwrap();
+        drop(journal);
+        let again = Journal::open(&file.0).unwrap();
+        assert!(Queue::restore(Settings::default(), again.records().unwrap()).knows_the_same(&queue));
+        assert_eq!(queue.jobs().last().map(|job| job.id), Some(3), "numbers go on");
+    }
+
+    #[test]
+    fn what_a_later_version_has_written_is_left_alone() {
+        let file = File::new("later");
+        drop(Journal::open(&file.0).unwrap());
+        let later = VERSION + 1;
+        Connection::open(&file.0).unwrap().pragma_update(None, "user_version", later).unwrap();
+        let why = Journal::open(&file.0).err().unwrap().to_string();
+        assert!(
+            why.contains("later version") && why.contains(&later.to_string()) && why.contains("start that one"),
+            "{why}"
+        );
+        let left = Connection::open(&file.0).unwrap().query_row("PRAGMA user_version", [], |row| row.get(0));
+        assert_eq!(left, Ok(later));
+    }
+}
