@@ -23,6 +23,8 @@ pub type Look = Box<dyn FnOnce(&Queue, &Journal) + Send>;
 pub enum Note {
     /// Something comes in. The answer: effects that are for who said it, when it is stored.
     In(Box<Input>, Option<oneshot::Sender<Vec<Effect>>>),
+    /// A node says what has become of a run. It counts only if that is the node which runs it; the answer comes in any case.
+    Of(String, Box<Input>, Option<oneshot::Sender<Vec<Effect>>>),
     /// Somebody wants to see something.
     Look(Look),
 }
@@ -46,6 +48,18 @@ impl Desk {
     /// The same without waiting.
     pub fn say(&self, input: Input) {
         self.put(Note::In(Box::new(input), None));
+    }
+
+    /// Has something come in that a node says of a run, and waits until it is stored.
+    pub async fn take_of(&self, node: &str, input: Input) -> Result<Vec<Effect>, String> {
+        let (sender, answer) = oneshot::channel();
+        self.put(Note::Of(node.to_owned(), Box::new(input), Some(sender)));
+        answer.await.map_err(|_| GONE.to_owned())
+    }
+
+    /// The same without waiting.
+    pub fn say_of(&self, node: &str, input: Input) {
+        self.put(Note::Of(node.to_owned(), Box::new(input), None));
     }
 
     /// Looks at what there is.
@@ -141,6 +155,12 @@ impl Clerk {
                         self.note_old(&effects, &mut old);
                         handled.push((answer, effects));
                     }
+                    Note::Of(node, input, answer) => {
+                        let counts = self.runs_at(&input, &node);
+                        let effects = if counts { self.queue.handle(self.clock.now(), *input) } else { Vec::new() };
+                        self.note_old(&effects, &mut old);
+                        handled.push((answer, effects));
+                    }
                     Note::Look(look) => looks.push(look),
                 }
             }
@@ -152,6 +172,13 @@ impl Clerk {
             self.store(handled, &old);
             looks.into_iter().for_each(|look| look(&self.queue, &self.journal));
         }
+    }
+
+    /// Only the node that runs it speaks for it.
+    fn runs_at(&self, input: &Input, node: &str) -> bool {
+        let (Input::Began(id, run) | Input::Ended(id, run, ..)) = input else { return false };
+        let found = self.queue.job(id.job).and_then(|job| job.running.get(&id.task.unwrap_or(0)));
+        found.is_some_and(|r| r.run == *run && r.shares.first().is_some_and(|share| share.node == node))
     }
 
     /// What has come, at once if something is due. None: nobody can say anything any more.
