@@ -94,6 +94,8 @@ struct Clerk {
     clock: Clock,
     /// Records in the journal.
     stored: usize,
+    /// No pass before: one over a long queue takes a while, and what comes in is to have half of the time.
+    rests_until: Instant,
 }
 
 /// Goes on evenly whatever is done to the system's clock, and begins with what that says, or later.
@@ -126,7 +128,7 @@ pub fn start(file: PathBuf, settings: Settings, act: impl FnOnce(Desk) -> Act) -
     let (changed, watches) = watch::channel(0);
     let desk = Desk { notes: sender, changed: watches };
     let act = act(desk.clone());
-    let mut clerk = Clerk { queue, journal, settings, notes, changed, act, clock, stored };
+    let mut clerk = Clerk { queue, journal, settings, notes, changed, act, clock, stored, rests_until: Instant::now() };
     let runtime = tokio::runtime::Handle::current();
     let work = move || {
         let _in = runtime.enter();
@@ -164,10 +166,12 @@ impl Clerk {
                     Note::Look(look) => looks.push(look),
                 }
             }
-            if self.queue.wake().is_some_and(|at| at <= self.clock.now()) {
+            let begun = Instant::now();
+            if begun >= self.rests_until && self.queue.wake().is_some_and(|at| at <= self.clock.now()) {
                 let effects = self.queue.handle(self.clock.now(), Input::Tick);
                 self.note_old(&effects, &mut old);
                 handled.push((None, effects));
+                self.rests_until = Instant::now() + begun.elapsed();
             }
             self.store(handled, &old);
             looks.into_iter().for_each(|look| look(&self.queue, &self.journal));
@@ -185,6 +189,7 @@ impl Clerk {
     fn next(&self) -> Option<Vec<Note>> {
         let now = self.clock.now();
         let pause = self.queue.wake().map_or(LOOK, |at| Duration::from_millis(at.saturating_sub(now)).min(LOOK));
+        let pause = pause.max(self.rests_until.saturating_duration_since(Instant::now()));
         let first = match self.notes.recv_timeout(pause) {
             Ok(note) => Some(note),
             Err(RecvTimeoutError::Timeout) => None,
