@@ -31,7 +31,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::time::{Instant, interval, sleep, sleep_until};
+use tokio::time::{Instant, interval_at, sleep, sleep_until};
 
 /// What it is called, as a process.
 pub const NAME: &str = "pando-batch";
@@ -281,7 +281,9 @@ impl Job {
     async fn speak(&mut self, stream: UnixStream, children: &mut Signal) -> bool {
         let (mut from, mut to) = stream.into_split();
         let mut frames = Frames::default();
-        let mut looks = interval(if self.limit() > 0 && !self.held.has_limit { CLOSE_LOOK } else { LOOK });
+        // What ends at once is not looked at: its largest process is known then.
+        let pause = if self.limit() > 0 && !self.held.has_limit { CLOSE_LOOK } else { LOOK };
+        let mut looks = interval_at(Instant::now() + pause, pause);
         let here = Said::Here { key: self.task.order.key.clone(), began: self.begun };
         let mut unsaid = vec![here];
         unsaid.extend(self.unfit.clone().filter(|_| self.ended.is_none()).map(Said::Unfit));

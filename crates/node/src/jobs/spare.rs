@@ -17,7 +17,7 @@ const KEPT: Duration = Duration::from_secs(60);
 pub const WAITS: Duration = Duration::from_secs(120);
 /// So many at most, in all and to one node.
 const MOST_LINKS: usize = 512;
-const MOST_TO_ONE: usize = 8;
+const MOST_TO_ONE: usize = 32;
 const MOST_LAUNCHERS: usize = 8;
 
 /// A launcher that has no job.

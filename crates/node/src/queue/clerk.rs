@@ -24,6 +24,8 @@ pub type Look = Box<dyn FnOnce(&Queue, &Journal) + Send>;
 pub enum Note {
     /// Something comes in. The answer: effects that are for who said it, when it is stored.
     In(Box<Input>, Option<oneshot::Sender<Vec<Effect>>>),
+    /// A node says what has become of a run. It counts only if that is the node which runs it; the answer comes in any case.
+    Of(String, Box<Input>, Option<oneshot::Sender<Vec<Effect>>>),
     /// Somebody wants to see something.
     Look(Look),
 }
@@ -47,6 +49,18 @@ impl Desk {
     /// The same without waiting.
     pub fn say(&self, input: Input) {
         self.put(Note::In(Box::new(input), None));
+    }
+
+    /// Has something come in that a node says of a run, and waits until it is stored.
+    pub async fn take_of(&self, node: &str, input: Input) -> Result<Vec<Effect>, String> {
+        let (sender, answer) = oneshot::channel();
+        self.put(Note::Of(node.to_owned(), Box::new(input), Some(sender)));
+        answer.await.map_err(|_| GONE.to_owned())
+    }
+
+    /// The same without waiting.
+    pub fn say_of(&self, node: &str, input: Input) {
+        self.put(Note::Of(node.to_owned(), Box::new(input), None));
     }
 
     /// Looks at what there is.
@@ -81,6 +95,8 @@ struct Clerk {
     clock: Clock,
     /// Records in the journal.
     stored: usize,
+    /// No pass before: one over a long queue takes a while, and what comes in is to have half of the time.
+    rests_until: Instant,
 }
 
 /// Goes on evenly whatever is done to the system's clock, and begins with what that says, or later.
@@ -113,7 +129,7 @@ pub fn start(file: PathBuf, settings: Settings, act: impl FnOnce(Desk) -> Act) -
     let (changed, watches) = watch::channel(0);
     let desk = Desk { notes: sender, changed: watches };
     let act = act(desk.clone());
-    let mut clerk = Clerk { queue, journal, settings, notes, changed, act, clock, stored };
+    let mut clerk = Clerk { queue, journal, settings, notes, changed, act, clock, stored, rests_until: Instant::now() };
     let runtime = tokio::runtime::Handle::current();
     let work = move || {
         let _in = runtime.enter();
@@ -142,23 +158,39 @@ impl Clerk {
                         self.note_old(&effects, &mut old);
                         handled.push((answer, effects));
                     }
+                    Note::Of(node, input, answer) => {
+                        let counts = self.runs_at(&input, &node);
+                        let effects = if counts { self.queue.handle(self.clock.now(), *input) } else { Vec::new() };
+                        self.note_old(&effects, &mut old);
+                        handled.push((answer, effects));
+                    }
                     Note::Look(look) => looks.push(look),
                 }
             }
-            if self.queue.wake().is_some_and(|at| at <= self.clock.now()) {
+            let begun = Instant::now();
+            if begun >= self.rests_until && self.queue.wake().is_some_and(|at| at <= self.clock.now()) {
                 let effects = self.queue.handle(self.clock.now(), Input::Tick);
                 self.note_old(&effects, &mut old);
                 handled.push((None, effects));
+                self.rests_until = Instant::now() + begun.elapsed();
             }
             self.store(handled, &old);
             looks.into_iter().for_each(|look| look(&self.queue, &self.journal));
         }
     }
 
+    /// Only the node that runs it speaks for it.
+    fn runs_at(&self, input: &Input, node: &str) -> bool {
+        let (Input::Began(id, run) | Input::Ended(id, run, ..)) = input else { return false };
+        let found = self.queue.job(id.job).and_then(|job| job.running.get(&id.task.unwrap_or(0)));
+        found.is_some_and(|r| r.run == *run && r.shares.first().is_some_and(|share| share.node == node))
+    }
+
     /// What has come, at once if something is due. None: nobody can say anything any more.
     fn next(&self) -> Option<Vec<Note>> {
         let now = self.clock.now();
         let pause = self.queue.wake().map_or(LOOK, |at| Duration::from_millis(at.saturating_sub(now)).min(LOOK));
+        let pause = pause.max(self.rests_until.saturating_duration_since(Instant::now()));
         let first = match self.notes.recv_timeout(pause) {
             Ok(note) => Some(note),
             Err(RecvTimeoutError::Timeout) => None,

@@ -444,12 +444,7 @@ fn of(node: &Node, key: &Key) -> Result<(), String> {
 /// A node says that a task has begun.
 pub fn began(node: &Arc<Node>, key: &Key, peer: &str) -> Result<(), String> {
     of(node, key)?;
-    let (desk, key, peer) = (desk(node)?, key.clone(), peer.to_owned());
-    tokio::spawn(async move {
-        if is_there(&desk, &key, peer).await {
-            desk.say(Input::Began(key.id, key.run));
-        }
-    });
+    desk(node)?.say_of(peer, Input::Began(key.id, key.run));
     Ok(())
 }
 
@@ -457,21 +452,8 @@ pub fn began(node: &Arc<Node>, key: &Key, peer: &str) -> Result<(), String> {
 pub async fn ended(node: &Arc<Node>, key: &Key, how: How, usage: Usage, peer: &str) -> Result<(), String> {
     of(node, key)?;
     let desk = desk(node)?;
-    if is_there(&desk, key, peer.to_owned()).await {
-        let effects = desk.take(Input::Ended(key.id, key.run, how, usage)).await?;
-        refused(&effects)?;
-    }
-    Ok(())
-}
-
-/// Only the node that runs it speaks for it.
-async fn is_there(desk: &Desk, key: &Key, peer: String) -> bool {
-    let (id, run) = (key.id, key.run);
-    let look = desk.look(move |queue, _| {
-        let found = queue.job(id.job).and_then(|job| job.running.get(&id.task.unwrap_or(0)));
-        found.is_some_and(|r| r.run == run && r.shares.first().is_some_and(|share| share.node == peer))
-    });
-    look.await.unwrap_or(false)
+    let effects = desk.take_of(peer, Input::Ended(key.id, key.run, how, usage)).await?;
+    refused(&effects)
 }
 
 /// How a shell knows the end of a job.
