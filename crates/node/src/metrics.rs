@@ -54,6 +54,13 @@ pub fn text(node: &Node) -> String {
     let jobs: Level = Gauge::default();
     jobs.set(node.jobs.list().len() as f64);
     all.register("jobs", "Parallel jobs that this node has a part in", jobs);
+    let gangs: Level = Gauge::default();
+    let (here, rows) = node.gangs.counts();
+    gangs.set(here as f64);
+    all.register("gangs", "Gangs with ranks on this node", gangs);
+    let level: Level = Gauge::default();
+    level.set(f64::from(rows));
+    all.register("gang_rows", "Rows of gangs that take turns; with one nobody does", level);
     let cpu: Level = Gauge::default();
     cpu.set(pando_kernel::clock::process_cpu_ns(std::process::id() as i32) as f64 / 1e9);
     all.register_with_unit("daemon_cpu", "CPU time of this daemon", Unit::Seconds, cpu);

@@ -16,6 +16,7 @@ use self::office::Office;
 use self::seats::Seats;
 use crate::daemon::Node;
 use pando_fabric::Beat;
+use pando_kernel::turns::Turns;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -40,8 +41,15 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Gangs {
     /// A gang with ranks that have so many CPUs here begins: the list of processes of its control group, or why it can't take turns.
     pub fn sit_down(&self, node: &Node, number: u64, cpus: u32) -> Result<PathBuf, String> {
-        let made = lock(&self.seats).sit_down(number, cpus);
+        // Beats are not to wait until the kernel has made a group.
+        let made = Turns::make(number, cpus).map_err(|e| e.to_string());
+        let made = made.and_then(|turns| lock(&self.seats).sit_down(number, turns));
         made.inspect_err(|why| tracing::warn!("gangs: none can take turns at {}: {why}", node.name()))
+    }
+
+    /// Gangs that are here, and rows that take turns.
+    pub fn counts(&self) -> (usize, u16) {
+        lock(&self.seats).counts()
     }
 
     /// It is over here.

@@ -39,15 +39,18 @@ struct Seat {
 
 impl Seats {
     /// See [`super::Gangs::sit_down`].
-    pub fn sit_down(&mut self, number: u64, cpus: u32) -> Result<PathBuf, String> {
+    pub fn sit_down(&mut self, number: u64, turns: Turns) -> Result<PathBuf, String> {
         if self.all.contains_key(&number) {
             return Err("another gang has its number".into());
         }
-        let turns = Turns::make(number, cpus).map_err(|e| e.to_string())?;
         let entrance = turns.entrance();
         self.all.insert(number, Seat { turns, runs: true });
         self.switch();
         Ok(entrance)
+    }
+
+    pub fn counts(&self) -> (usize, u16) {
+        (self.all.len(), self.table.rows)
     }
 
     pub fn stand_up(&mut self, number: u64) -> Option<impl Sized + use<>> {
