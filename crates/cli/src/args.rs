@@ -128,7 +128,7 @@ pub enum Verb {
     #[command(after_help = "Example: pando gang --quantum 5")]
     Gang {
         /// Turns are to be so many milliseconds long from now on (0: as configured).
-        #[arg(long, value_name = "MS")]
+        #[arg(long, value_name = "MS", allow_negative_numbers = true)]
         quantum: Option<f64>,
         /// Print JSON.
         #[arg(long)]

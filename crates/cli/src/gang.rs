@@ -7,8 +7,8 @@ use pando_node::views::{GangJob, GangQuantum, GangStatus};
 /// Sets how long turns are, if that is said; else shows the matrix.
 pub fn gang(client: &Client, quantum_ms: Option<f64>, json: bool) -> Done {
     if let Some(ms) = quantum_ms {
-        if !(0.0..=3_600_000.0).contains(&ms) {
-            return Err(format!("--quantum {ms}: milliseconds, an hour at most"));
+        if ms != 0.0 && !(0.1..=3_600_000.0).contains(&ms) {
+            return Err(format!("--quantum {ms}: milliseconds, from 0.1 to an hour; 0 is as configured"));
         }
         return client.post("/v1/gangs", &GangQuantum { quantum_us: (ms * 1000.0) as u64 }).map_err(|e| e.to_string());
     }

@@ -369,7 +369,7 @@ fn a_name_that_leads_elsewhere_is_refused() {
             kill_on_bad: true,
             grace_ms: 0,
             hold: false,
-            gang: false,
+            gang: Default::default(),
             pool: false,
             files: vec![file],
             needs: Vec::new(),

@@ -164,6 +164,26 @@ fn a_gang_keeps_its_place_when_another_node_orders() {
 }
 
 #[test]
+fn whose_head_was_away_for_a_moment_keeps_its_place() {
+    if let Some(why) = missing() {
+        return eprintln!("SKIPPED whose_head_was_away_for_a_moment_keeps_its_place: {why}");
+    }
+    let lab = Lab::new(3, TURNS);
+    lab.settled();
+    let manager = status(&lab.nodes[0]).manager;
+    let orders = lab.nodes.iter().find(|n| n.name == manager).unwrap();
+    let head = lab.nodes.iter().find(|n| n.name != manager).unwrap();
+    let _gang = gang(head, &["--nodelist", &head.name, "-n", "1", "sh", "-c", "while :; do :; done"]);
+    until("it has its place", || status(orders).gangs.len() == 1 && groups(head).len() == 1);
+    let before = status(orders).gangs;
+    lab::signal(head.pid(), "STOP");
+    until("it is taken for lost", || status(orders).gangs.is_empty());
+    lab::signal(head.pid(), "CONT");
+    until("it is known again", || status(orders).gangs == before);
+    assert!(groups(head).values().all(|runs| *runs));
+}
+
+#[test]
 fn batch_jobs_that_share_cpus_take_turns() {
     if let Some(why) = missing() {
         return eprintln!("SKIPPED batch_jobs_that_share_cpus_take_turns: {why}");
@@ -192,4 +212,9 @@ fn batch_jobs_that_share_cpus_take_turns() {
         assert_eq!(said.lines().collect::<BTreeSet<_>>(), BTreeSet::from(["rank 0", "rank 1"]), "{said}");
     }
     assert!(status(n1).gangs.is_empty());
+    // What does not fit into the matrix runs as it would elsewhere: nobody has said --gang.
+    let wide = ["submit", "--parsable", "-n", "1", "-o", "wide", "--wrap", "pando run -n 4 echo here"];
+    let id = ok(&mut pando(&wide));
+    ok(&mut pando(&["wait", id.trim()]));
+    assert_eq!(fs::read_to_string(dir.join("wide")).unwrap(), "here\n".repeat(4));
 }

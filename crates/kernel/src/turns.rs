@@ -93,7 +93,7 @@ pub fn sweep_all() {
     }
 }
 
-/// Removes groups that nobody is in, of processes that are gone, and of this one.
+/// Removes groups that nobody is in, of processes that are gone.
 fn sweep(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();

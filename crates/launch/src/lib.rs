@@ -27,5 +27,5 @@ pub use needs::{Wants, listed, needed, wants, wants_pmix};
 pub use order::{Environment, Gang, LONGEST_JOB_NAME, Manager, Order, Share, Stdin, Task};
 pub use parcel::{Kind, Need, Parcel, Spread, Sum, base, check as check_files, piece_size, sum};
 pub use part::{Child, Effect, Event, Part};
-pub use plan::{Candidate, Mpi, Request, plan};
+pub use plan::{Candidate, Mpi, Request, Turns, plan};
 pub use pool::{Pool, Verdict};

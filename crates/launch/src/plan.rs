@@ -62,7 +62,19 @@ pub struct Request {
     /// What they are to find each other through.
     pub mpi: Mpi,
     /// Its CPUs may be those of other gangs, too, which run by turns.
-    pub gang: bool,
+    pub gang: Turns,
+}
+
+/// Is a job to share CPUs by turns?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Turns {
+    /// No.
+    #[default]
+    No,
+    /// If it fits into the matrix; otherwise it runs as any other job.
+    IfItFits,
+    /// Yes, or not at all.
+    Yes,
 }
 
 /// A node that takes ranks.
@@ -279,7 +291,7 @@ mod tests {
             files: Vec::new(),
             needs: Vec::new(),
             mpi: Mpi::Auto,
-            gang: false,
+            gang: Turns::No,
         }
     }
 

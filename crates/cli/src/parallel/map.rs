@@ -8,7 +8,7 @@ use super::template::{self, Template};
 use super::{Line, NOT_STARTED, environment::environment, open, plain_name, program, task_of};
 use crate::args::{MapOptions, names};
 use pando_kernel::signal;
-use pando_launch::{Ask, Ending, Frames, Mpi, Pool, Request, Share, Stdin, Stream, Tell, Verdict};
+use pando_launch::{Ask, Ending, Frames, Mpi, Pool, Request, Share, Stdin, Stream, Tell, Turns, Verdict};
 use pando_node::client::Client;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -156,7 +156,7 @@ fn request(options: &MapOptions, command: &[OsString]) -> Result<(Request, progr
         kill_on_bad: false,
         grace_ms: 0,
         hold: false,
-        gang: false,
+        gang: Turns::No,
         pool: true,
         mpi: Mpi::None,
         files: sources.files(),

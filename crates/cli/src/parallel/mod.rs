@@ -22,7 +22,9 @@ pub use hostfile::list as slots;
 use input::Input;
 use output::Printer;
 use pando_kernel::rank;
-use pando_launch::{Ask, Ending, Environment, Frames, LONGEST_JOB_NAME, Request, Share, Stdin, Task, Tell, encode};
+use pando_launch::{
+    Ask, Ending, Environment, Frames, LONGEST_JOB_NAME, Request, Share, Stdin, Task, Tell, Turns, encode,
+};
 use pando_node::client::{Client, ClientError};
 use pando_node::sys;
 use program::Sources;
@@ -221,7 +223,7 @@ fn request(options: &RunOptions) -> Result<(Request, Sources), String> {
         grace_ms: p.grace.unwrap_or(GRACE_S).saturating_mul(1000),
         hold: p.hold,
         pool: false,
-        gang: p.gang || takes_turns(p),
+        gang: turns(p),
         mpi: program::mpi(p.mpi.unwrap_or_default(), &options.command[0], &directory),
         files: sources.files(),
         needs: sources.needs.clone(),
@@ -229,9 +231,13 @@ fn request(options: &RunOptions) -> Result<(Request, Sources), String> {
     Ok((request, sources))
 }
 
-/// Is that said for all jobs here? A batch job of a queue whose jobs share CPUs says it for its steps.
-fn takes_turns(p: &crate::args::ParallelOptions) -> bool {
-    std::env::var_os("PANDO_GANG").is_some_and(|yes| yes == "1") && !p.oversubscribe
+/// The variable says it for all jobs here, as far as they fit: a batch job of a queue whose jobs share CPUs has it for its steps.
+fn turns(p: &crate::args::ParallelOptions) -> Turns {
+    match p.gang {
+        true => Turns::Yes,
+        false if std::env::var_os("PANDO_GANG").is_some_and(|yes| yes == "1") && !p.oversubscribe => Turns::IfItFits,
+        false => Turns::No,
+    }
 }
 
 /// A job's name has its limits, a program's has others.

@@ -5,6 +5,7 @@ use super::life::{By, Life};
 use super::{Inner, find};
 use crate::audit::Entry;
 use crate::daemon::Node;
+use crate::gang::BEFORE;
 use crate::moves::Refused;
 use crate::owner::Caller;
 use crate::questions;
@@ -102,6 +103,10 @@ pub async fn strobe((State(node), _): Asked, Json(what): Json<views::StrobeReque
         let ended = {
             let mut inner = node.fabric.inner();
             let life = inner.life.as_mut().filter(|life| life.core.view().epoch > 0);
+            if life.as_ref().is_some_and(|life| life.core.memory().variable(BEFORE) != 0) {
+                let why = "gangs take turns with it (`pando gang`): `pando gang --quantum` sets how long turns are";
+                return Err(Refused::Conflict(format!("the strobe's period can't be set now: {why}")));
+            }
             let parts = u16::try_from(what.micro.unwrap_or(0)).unwrap_or(u16::MAX).saturating_add(1);
             let ended = life.map(|life| life.set_period(&node, period_us, parts));
             ended.ok_or_else(|| outside(&node, &inner))?

@@ -19,6 +19,11 @@ pub fn manager(node: &Node) -> Option<(String, u64)> {
     member(node, |life| life.who(life.core.view().manager).map(|who| (who.name.clone(), who.life))).flatten()
 }
 
+/// Which life of this node it is.
+pub fn life_of(node: &Node) -> Option<u64> {
+    member(node, |life| life.number)
+}
+
 /// This node orders: in which of its lives, and in which fabric.
 pub fn ordering(node: &Node) -> Option<(u64, u64)> {
     member(node, |life| (life.core.view().manager == life.me).then_some((life.number, life.founding))).flatten()

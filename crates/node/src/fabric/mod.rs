@@ -14,7 +14,7 @@ mod wire;
 
 pub use ask::post_here;
 pub use beside::{
-    last_beat, manager, members, ordering, period, put_everywhere, set_period, set_variable, store, variable,
+    last_beat, life_of, manager, members, ordering, period, put_everywhere, set_period, set_variable, store, variable,
 };
 pub use chores::keep;
 pub use find::{about, take_in};

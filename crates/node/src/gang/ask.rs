@@ -23,6 +23,8 @@ pub enum Came {
     Placed(Placed),
     /// There is none just now, and why.
     Full(String),
+    /// There won't be one, and why.
+    Never(String),
 }
 
 /// A place in the matrix.

@@ -1,6 +1,6 @@
 //! The head of a gang has its place in the matrix as long as it runs; whoever orders next is told of it again.
 
-use super::ask::{Ask, Came};
+use super::ask::{self, Ask};
 use super::lock;
 use super::office::manager;
 use crate::daemon::Node;
@@ -32,8 +32,21 @@ pub struct Leases {
 struct Held {
     gang: Gang,
     places: Vec<Place>,
-    /// Who knows of it.
-    by: (String, u64),
+    by: By,
+}
+
+/// Who knows of a gang.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct By {
+    /// The node that orders.
+    manager: String,
+    /// In this life of its, and in this one of ours: who was away is forgotten.
+    lives: (u64, u64),
+}
+
+fn known(node: &Node) -> Option<By> {
+    let (manager, life) = manager(node)?;
+    Some(By { manager, lives: (life, fabric::life_of(node)?) })
 }
 
 /// A place in the matrix, given back when this is dropped.
@@ -80,11 +93,15 @@ fn shape(node: &Node, request: &Request, without: &[String]) -> Result<Shape, St
     let cpus = request.cpus.unwrap_or(1).max(1);
     let banned = |name: &String| request.exclude.contains(name) || without.contains(name);
     if !request.slots.is_empty() {
-        let each = |(node, ranks): &(String, u32)| {
-            let cpus = u16::try_from(u64::from(*ranks) * u64::from(cpus));
+        let mut left = request.ranks.unwrap_or(u32::MAX);
+        let each = |(node, slots): &(String, u32)| {
+            let ranks = left.min(*slots);
+            left -= ranks;
+            let cpus = u16::try_from(u64::from(ranks) * u64::from(cpus));
             cpus.map(|cpus| (node.clone(), cpus)).map_err(|_| format!("{ranks} ranks at node {node} are too many"))
         };
-        return request.slots.iter().filter(|(n, _)| !banned(n)).map(each).collect::<Result<_, _>>().map(Shape::Fixed);
+        let all: Result<Vec<_>, _> = request.slots.iter().filter(|(n, _)| !banned(n)).map(each).collect();
+        return Ok(Shape::Fixed(all?.into_iter().filter(|(_, cpus)| *cpus > 0).collect()));
     }
     let by_nodes = || request.nodes.unwrap_or(1).saturating_mul(request.per_node.unwrap_or(1));
     let ranks = request.ranks.unwrap_or_else(by_nodes);
@@ -102,17 +119,16 @@ fn shape(node: &Node, request: &Request, without: &[String]) -> Result<Shape, St
 }
 
 /// Who orders, when all nodes that are up have come into the fabric: those that have just begun are there in a moment.
-async fn orders(node: &Arc<Node>) -> Result<(String, u64), String> {
-    let up = || node.cluster.nodes().into_iter().filter(|n| n.state == Liveness::Up).map(|n| n.name);
+async fn orders(node: &Arc<Node>) -> Result<By, String> {
     let begun = Instant::now();
     loop {
-        let found = manager(node).filter(|_| {
-            let members = fabric::members(node);
-            up().all(|name| members.contains_key(&name))
-        });
-        match found.or_else(|| manager(node).filter(|_| begun.elapsed() > COMES_WITHIN)) {
+        let members = fabric::members(node);
+        let mut up = node.cluster.nodes().into_iter().filter(|n| n.state == Liveness::Up).map(|n| n.name);
+        let late = begun.elapsed() > COMES_WITHIN;
+        let all = late || up.all(|name| members.contains_key(&name));
+        match known(node).filter(|_| all) {
             Some(by) => return Ok(by),
-            None if begun.elapsed() > COMES_WITHIN => {
+            None if late => {
                 return Err("this node is not in the fabric, which gangs need: `pando fabric` says why".into());
             }
             None => sleep(AGAIN).await,
@@ -120,58 +136,83 @@ async fn orders(node: &Arc<Node>) -> Result<(String, u64), String> {
     }
 }
 
-/// A place for what the user wants, at none of `without`; or why there is none just now.
-pub async fn place(node: &Arc<Node>, request: &Request, without: &[String]) -> Result<Result<Lease, String>, String> {
+/// What came of a wish.
+pub enum Came {
+    /// It has its place.
+    Placed(Lease),
+    /// There is none now, or nobody can say, and why.
+    NotNow(String),
+    /// There won't be one, and why.
+    Never(String),
+}
+
+/// A place for what the user wants, at none of `without`.
+pub async fn place(node: &Arc<Node>, request: &Request, without: &[String]) -> Came {
     if request.pool {
-        return Err("tasks of a pool do not take turns: leave --gang out".into());
+        return Came::Never("tasks of a pool do not take turns: leave --gang out".into());
     }
-    let by = orders(node).await?;
+    let shape = match shape(node, request, without) {
+        Ok(shape) => shape,
+        Err(why) => return Came::Never(why),
+    };
+    let by = match orders(node).await {
+        Ok(by) => by,
+        Err(why) => return Came::NotNow(why),
+    };
     let mut bytes = [0; 8];
     pando_wire::token::random(&mut bytes);
     let number = u64::from_le_bytes(bytes);
-    let gang = Gang { job: number, shape: shape(node, request, without)?, urgent: true, level: 0 };
+    let gang = Gang { job: number, shape, urgent: true, level: 0 };
     // From here on it is given back, whatever comes: even an answer that was not heard may have given a place.
     let mut lease = Lease { node: node.clone(), number, places: Vec::new() };
-    let placed = ask(node, &by.0, &Ask::Arrive(gang.clone())).await?;
-    let placed = match serde_json::from_slice(&placed).map_err(|e| format!("node {}: {e}", by.0))? {
-        Came::Placed(placed) => placed,
-        Came::Full(why) => return Ok(Err(why)),
-    };
-    lease.places.clone_from(&placed.places);
-    lock(&node.gangs.leases).all.insert(number, Held { gang, places: placed.places, by });
-    Ok(Ok(lease))
+    match say(node, &by.manager, &Ask::Arrive(gang.clone())).await.map(|said| serde_json::from_slice(&said)) {
+        Ok(Ok(ask::Came::Placed(placed))) => {
+            lease.places.clone_from(&placed.places);
+            lock(&node.gangs.leases).all.insert(number, Held { gang, places: placed.places, by });
+            Came::Placed(lease)
+        }
+        Ok(Ok(ask::Came::Full(why))) => Came::NotNow(why),
+        Ok(Ok(ask::Came::Never(why))) => Came::Never(why),
+        Ok(Err(e)) => Came::NotNow(format!("node {} says what makes no sense: {e}", by.manager)),
+        Err(why) => Came::NotNow(why),
+    }
 }
 
-async fn ask(node: &Arc<Node>, whom: &str, what: &Ask) -> Result<Vec<u8>, String> {
+async fn say(node: &Arc<Node>, whom: &str, what: &Ask) -> Result<Vec<u8>, String> {
     let text = serde_json::to_vec(what).map_err(|e| e.to_string())?;
     match timeout(PATIENCE, send(node, whom, &Errand::Gang(text))).await {
         Ok(answer) => answer.map_err(|failure| failure.why),
-        Err(_) => Err(format!("node {whom}, which orders, did not answer within {PATIENCE:?}: try again")),
+        Err(_) => Err(format!("node {whom}, which orders, does not answer")),
     }
 }
 
 /// Tells whoever orders what it does not know.
 pub async fn look(node: &Arc<Node>) {
-    let Some(by) = manager(node) else { return };
+    // One at a time: what has ended is said after whatever was said of it before.
+    let Ok(_alone) = node.gangs.looking.try_lock() else { return };
+    let Some(by) = known(node) else { return };
     let (ended, strange) = {
         let leases = lock(&node.gangs.leases);
         let strange = leases.all.iter().filter(|(_, held)| held.by != by).map(|(n, held)| (*n, held.clone()));
         (leases.ended.iter().copied().collect::<Vec<_>>(), strange.collect::<Vec<_>>())
     };
     for number in ended {
-        if ask(node, &by.0, &Ask::Ended(number)).await.is_ok() {
+        if say(node, &by.manager, &Ask::Ended(number)).await.is_ok() {
             lock(&node.gangs.leases).ended.remove(&number);
         }
     }
     for (number, held) in strange {
+        if !lock(&node.gangs.leases).all.contains_key(&number) {
+            continue;
+        }
         // It has its CPUs, whoever orders.
-        match ask(node, &by.0, &Ask::Adopt(held.gang, held.places)).await {
+        match say(node, &by.manager, &Ask::Adopt(held.gang, held.places)).await {
             Ok(_) => {
                 if let Some(held) = lock(&node.gangs.leases).all.get_mut(&number) {
                     held.by = by.clone();
                 }
             }
-            Err(why) => tracing::info!("gangs: node {} does not know gang {number:x} yet: {why}", by.0),
+            Err(why) => tracing::info!("gangs: node {} does not know gang {number:x} yet: {why}", by.manager),
         }
     }
 }

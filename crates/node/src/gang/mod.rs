@@ -7,8 +7,8 @@ mod lease;
 mod office;
 mod seats;
 
-pub use lease::{Lease, place};
-pub use office::{answer, quantum, show};
+pub use lease::{Came, Lease, place};
+pub use office::{BEFORE, answer, quantum, show};
 pub use seats::{TABLE, cpus_of};
 
 use self::lease::Leases;
@@ -31,6 +31,8 @@ pub struct Gangs {
     /// As long as this node orders.
     office: Mutex<Option<Office>>,
     leases: Mutex<Leases>,
+    /// Whoever orders is being told of leases.
+    looking: tokio::sync::Mutex<()>,
     seats: Mutex<Seats>,
 }
 
@@ -67,7 +69,7 @@ impl Gangs {
     /// A beat of the strobe.
     pub fn beat(&self, beat: &Beat) {
         if beat.part == 0 {
-            lock(&self.seats).beat(beat.number);
+            lock(&self.seats).beat(beat.number, beat.period_us);
         }
     }
 }
@@ -81,5 +83,6 @@ pub async fn keep(node: Arc<Node>) {
         ticks.tick().await;
         office::look(&node);
         lease::look(&node).await;
+        lock(&node.gangs.seats).mind_silence();
     }
 }

@@ -15,17 +15,19 @@ use axum::Json;
 use axum::extract::State;
 use axum::extract::connect_info::ConnectInfo;
 use pando_gang::{Effect, Gang, Input, Matrix, Place, Table};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// Gangs at a time: their table goes to all nodes with one transfer.
 const MOST: usize = 500;
+/// So many that have ended are remembered.
+const REMEMBERED: usize = 2000;
 /// Bytes of an errand.
 const LONGEST: usize = 1 << 20;
 /// The fabric's variable that has the length of a turn, microseconds; 0: as the configuration has it.
 const QUANTUM: &str = "pando/gang_us";
 /// And the one that has the strobe's period, microseconds and one more, from before somebody took turns; 0: nobody does.
-const BEFORE: &str = "pando/gang_before";
+pub const BEFORE: &str = "pando/gang_before";
 /// Shorter ones are all switching.
 const SHORTEST_US: u64 = 100;
 
@@ -36,12 +38,18 @@ pub struct Office {
     matrix: Matrix,
     /// Of each gang.
     heads: BTreeMap<u64, Head>,
+    /// These have ended: what was said of them before may come later.
+    over: VecDeque<u64>,
 }
 
 /// The node of a gang's head, in one of its lives; none before that has been seen.
 struct Head {
     node: String,
     life: Option<u64>,
+    gang: Gang,
+    places: Vec<Place>,
+    /// The matrix has taken some of them away, for their node was away.
+    lost: bool,
 }
 
 /// Who orders: its name, and what tells its lives apart.
@@ -58,7 +66,7 @@ pub fn look(node: &Arc<Node>) {
     };
     if office.as_ref().is_none_or(|o| o.life != life) {
         let matrix = Matrix::new(node.config.gang.rules);
-        *office = Some(Office { life, matrix, heads: BTreeMap::new() });
+        *office = Some(Office { life, matrix, heads: BTreeMap::new(), over: VecDeque::new() });
     }
     if let Some(office) = office.as_mut() {
         office.look(node);
@@ -98,19 +106,36 @@ impl Office {
         for input in inputs {
             self.handle(node, input);
         }
+        // Who was away for a moment has not ended what runs there.
+        let whole = |head: &Head| head.places.iter().all(|p| self.matrix.nodes().contains_key(&p.node));
+        let back = self.heads.values().filter(|head| head.lost && whole(head));
+        let back: Vec<(Gang, Vec<Place>)> = back.map(|head| (head.gang.clone(), head.places.clone())).collect();
+        for (gang, places) in back {
+            let number = gang.job;
+            self.handle(node, Input::Ended(number));
+            let said = self.handle(node, Input::Adopt(gang, places));
+            if let Some(head) = self.heads.get_mut(&number).filter(|_| matches!(said, Some(Came::Placed(_)))) {
+                head.lost = false;
+            }
+        }
     }
 
     /// Tells the matrix, and all nodes what follows. Gives what it says of this job.
-    fn handle(&mut self, node: &Arc<Node>, input: Input) -> Option<Result<Came, String>> {
+    fn handle(&mut self, node: &Arc<Node>, input: Input) -> Option<Came> {
         let mut said = None;
         for effect in self.matrix.handle(input) {
             match effect {
-                Effect::Placed { row, places, .. } => said = Some(Ok(Came::Placed(Placed { row, places }))),
-                Effect::Refused { why, ever: false, .. } => said = Some(Ok(Came::Full(why))),
-                Effect::Refused { why, .. } => said = Some(Err(why)),
+                Effect::Placed { row, places, .. } => said = Some(Came::Placed(Placed { row, places })),
+                Effect::Refused { why, ever: false, .. } => said = Some(Came::Full(why)),
+                Effect::Refused { why, .. } => said = Some(Came::Never(why)),
                 Effect::Table(table) => self.publish(node, table),
-                // Its nodes see that as soon, and its head ends it.
-                Effect::Lost { job, node } => tracing::info!("gangs: gang {job:x} has lost node {node}"),
+                // Its head ends it, unless the node is soon back.
+                Effect::Lost { job, node } => {
+                    tracing::info!("gangs: gang {job:x} has lost node {node}");
+                    if let Some(head) = self.heads.get_mut(&job) {
+                        head.lost = true;
+                    }
+                }
             }
         }
         said
@@ -190,9 +215,11 @@ pub fn answer(node: &Arc<Node>, peer: &str, text: &[u8]) -> Result<Vec<u8>, Stri
         Ask::Adopt(gang, places) => office.arrive(node, peer, gang, Some(places)).map(|p| serde_json::to_vec(&p))?,
         Ask::Ended(number) => {
             // Only its head can say that.
-            if office.heads.get(&number).is_some_and(|head| head.node == peer) {
-                office.heads.remove(&number);
-                office.handle(node, Input::Ended(number));
+            match office.heads.get(&number).map(|head| head.node == peer) {
+                Some(true) => office.ended(node, number),
+                Some(false) => {}
+                // What was asked for may still be on its way.
+                None => office.remember(number),
             }
             Ok(b"null".to_vec())
         }
@@ -205,23 +232,41 @@ impl Office {
     fn arrive(&mut self, node: &Arc<Node>, head: &str, gang: Gang, held: Option<Vec<Place>>) -> Result<Came, String> {
         let number = gang.job;
         match self.heads.get(&number) {
-            Some(other) if other.node != head => return Err("another gang has that number".into()),
-            None if self.heads.len() >= MOST => return Err(format!("there are {MOST} gangs, and no more can be")),
+            _ if self.over.contains(&number) => return Ok(Came::Never("it has ended".into())),
+            Some(other) if other.node != head => return Ok(Came::Never("another gang has that number".into())),
+            None if self.heads.len() >= MOST => {
+                return Ok(Came::Full(format!("there are {MOST} gangs, and no more can be")));
+            }
             _ => {}
         }
         // Who has just come may not have been seen yet.
         self.look(node);
         let life = fabric::members(node).get(head).copied();
-        self.heads.insert(number, Head { node: head.to_owned(), life });
+        let (node_of_head, places) = (head.to_owned(), Vec::new());
+        self.heads.insert(number, Head { node: node_of_head, life, gang: gang.clone(), places, lost: false });
         let input = match held {
             Some(places) => Input::Adopt(gang, places),
             None => Input::Arrive(gang),
         };
-        let said = self.handle(node, input).unwrap_or_else(|| Err("the matrix says nothing".into()));
-        if !matches!(said, Ok(Came::Placed(_))) {
-            self.heads.remove(&number);
+        let said = self.handle(node, input).ok_or("the matrix says nothing")?;
+        match (&said, self.heads.get_mut(&number)) {
+            (Came::Placed(placed), Some(head)) => head.places.clone_from(&placed.places),
+            _ => _ = self.heads.remove(&number),
         }
-        said
+        Ok(said)
+    }
+
+    fn ended(&mut self, node: &Arc<Node>, number: u64) {
+        self.heads.remove(&number);
+        self.remember(number);
+        self.handle(node, Input::Ended(number));
+    }
+
+    fn remember(&mut self, number: u64) {
+        self.over.push_back(number);
+        if self.over.len() > REMEMBERED {
+            self.over.pop_front();
+        }
     }
 }
 

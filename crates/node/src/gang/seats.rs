@@ -7,6 +7,7 @@ use pando_kernel::turns::Turns;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 /// The fabric's region of the table, and its event.
 pub const TABLE: &str = "pando/gangs";
@@ -20,6 +21,9 @@ pub struct Published {
     pub after: u64,
 }
 
+/// Without a beat for longer, and for three of them, this node is cut off from who orders.
+const SILENCE: Duration = Duration::from_secs(1);
+
 #[derive(Default)]
 pub struct Seats {
     all: BTreeMap<u64, Seat>,
@@ -28,8 +32,12 @@ pub struct Seats {
     after: u64,
     /// The one that comes with the next beat.
     next: Option<Published>,
-    /// The last beat's number.
+    /// The last beat's number, and when it came; and the time from one to the next.
     beat: u64,
+    heard: Option<Instant>,
+    period: Duration,
+    /// Nothing is heard of who orders: all run until it is.
+    alone: bool,
 }
 
 struct Seat {
@@ -81,12 +89,22 @@ impl Seats {
     }
 
     /// All nodes have the same beats, so all of them switch to the same row.
-    pub fn beat(&mut self, number: u64) {
-        self.beat = number;
+    pub fn beat(&mut self, number: u64, period_us: u64) {
+        (self.beat, self.heard, self.period) = (number, Some(Instant::now()), Duration::from_micros(period_us));
+        let was_alone = std::mem::take(&mut self.alone);
         match self.next {
             Some(_) => self.take_next(),
-            None if self.table.rows > 1 => self.switch(),
+            None if self.table.rows > 1 || was_alone => self.switch(),
             None => {}
+        }
+    }
+
+    /// Where no beats come nobody's turn is over: all run, as processes do that know of no turns.
+    pub fn mind_silence(&mut self) {
+        let most = SILENCE.max(self.period * 3);
+        if self.table.rows > 1 && !self.alone && self.heard.is_none_or(|when| when.elapsed() > most) {
+            self.alone = true;
+            self.switch();
         }
     }
 
@@ -96,7 +114,7 @@ impl Seats {
         let slot = self.beat.saturating_sub(self.after.saturating_add(1));
         for runs in [false, true] {
             for (number, seat) in &mut self.all {
-                if seat.runs == runs || self.table.runs(*number, slot) != runs {
+                if seat.runs == runs || (self.alone || self.table.runs(*number, slot)) != runs {
                     continue;
                 }
                 match seat.turns.run(runs) {
@@ -138,14 +156,14 @@ mod tests {
         one.table(&published(7, 1));
         other.table(&published(7, 1));
         // One of them has not heard beat 8.
-        one.beat(8);
+        one.beat(8, 1000);
         assert_eq!(row(&one), 1);
-        (one.beat(9), other.beat(9));
+        (one.beat(9, 1000), other.beat(9, 1000));
         assert_eq!((row(&one), row(&other)), (0, 0));
-        (one.beat(10), other.beat(10));
+        (one.beat(10, 1000), other.beat(10, 1000));
         assert_eq!((row(&one), row(&other)), (1, 1));
         one.table(b"{\"table\":{\"version\":1,\"rows\":9999,\"jobs\":{},\"first\":0},\"after\":0}");
-        one.beat(11);
+        one.beat(11, 1000);
         assert_eq!(row(&one), 0, "what makes no sense is not taken");
     }
 }

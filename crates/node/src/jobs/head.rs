@@ -5,7 +5,7 @@ use super::member::DRAINED;
 use super::{enter, part};
 use crate::audit::Entry as Audited;
 use crate::daemon::Node;
-use crate::gang;
+use crate::gang::{self, Came};
 use crate::launcher::STEP;
 use crate::link::broken;
 use crate::moves::Refused;
@@ -19,7 +19,7 @@ use axum::http::StatusCode;
 use axum::http::header::{CONNECTION, UPGRADE};
 use axum::response::{IntoResponse, Response};
 use hyper_util::rt::TokioIo;
-use pando_launch::{Act, Ask, Candidate, Down, Frames, Head, Manager, Mpi, Order, Request, Tell, Up, plan};
+use pando_launch::{Act, Ask, Candidate, Down, Frames, Head, Manager, Mpi, Order, Request, Tell, Turns, Up, plan};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -90,8 +90,8 @@ where
         let request = as_step(node, request);
         for attempt in 1.. {
             let turns = match request.gang {
-                true => turns(node, &request, &without, &mut user).await,
-                false => Ok(None),
+                Turns::No => Ok(None),
+                _ => turns(node, &request, &without, &mut user).await,
             };
             let made = turns.and_then(|turns| Ok((order(node, &request, caller, &without, turns.as_ref())?, turns)));
             match made {
@@ -140,10 +140,12 @@ async fn turns(
 ) -> Result<Option<gang::Lease>, String> {
     let mut told = false;
     loop {
-        match gang::place(node, request, without).await? {
-            Ok(lease) => return Ok(Some(lease)),
-            Err(why) if !told => user.tell(Tell::Waits(why)),
-            Err(_) => {}
+        match gang::place(node, request, without).await {
+            Came::Placed(lease) => return Ok(Some(lease)),
+            Came::Never(_) if request.gang == Turns::IfItFits => return Ok(None),
+            Came::Never(why) => return Err(why),
+            Came::NotNow(why) if !told => user.tell(Tell::Waits(why)),
+            Came::NotNow(_) => {}
         }
         told = true;
         let until = tokio::time::Instant::now() + LOOKS_AGAIN;

@@ -104,7 +104,9 @@ pub fn task(
 /// The environment that the user's command had, and what came along.
 fn give(command: &mut Command, order: &Order, ready: &Ready) {
     command.env_clear();
-    for (name, value) in order.task.environment.iter().chain(&ready.variables) {
+    // A rank that starts a gang would wait for its own CPUs.
+    let users = order.task.environment.iter().filter(|(name, _)| name.as_slice() != b"PANDO_GANG");
+    for (name, value) in users.chain(&ready.variables) {
         command.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
     }
     // The daemon to which `pando` speaks is this node's, where it is not in the usual place.

@@ -313,7 +313,7 @@ mod tests {
         let effects = queue.handle(2000, Input::Submit(Box::new(spec)));
         let records: Vec<Record> =
             effects.into_iter().filter_map(|e| if let Effect::Record(r) = e { Some(r) } else { None }).collect();
-        journal.write(&records, &[]).unwrap();
+        journal.write(&records, &[], &[]).unwrap();
         drop(journal);
         let again = Journal::open(&file.0).unwrap();
         assert!(Queue::restore(Settings::default(), again.records().unwrap()).knows_the_same(&queue));

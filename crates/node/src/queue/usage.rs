@@ -96,9 +96,20 @@ mod tests {
             suspended_at: None,
             suspended_ms: 0,
             ending: None,
+            parked: false,
+            warned: false,
         };
         let id = Id::of(ended);
-        let outcome = Outcome { id, state, how: How::Exit(0), usage, run, ended };
+        let outcome = Outcome {
+            id,
+            state,
+            how: How::Exit(0),
+            usage,
+            run,
+            ended,
+            directory: Default::default(),
+            files: Default::default(),
+        };
         Old { name: "job".into(), user: user.into(), account: String::new(), outcome }
     }
 
