@@ -177,16 +177,20 @@ fn who_ends_while_nobody_is_there_leaves_nothing() {
         procfs::processes().into_iter().filter(mine).collect()
     };
     let mut command = cli(&lab.nodes[0], &dir, &["submit", "--parsable", "-o", "long", "--wrap"]);
-    command.arg("sleep 1000 & echo begun; wait").env("MARK", &mark);
+    let script = "[ $SLURM_RESTART_COUNT = 0 ] || exit 3; sleep 1000 & echo begun; wait";
+    command.arg(script).env("MARK", &mark);
     let id = ok(&mut command).trim().to_owned();
     until("it runs", || fs::read_to_string(dir.join("long")).is_ok_and(|t| t.contains("begun")).then_some(()));
-    // Its helper is killed while there is no daemon: the next one tells, and ends what is left.
+    // Its helper is killed while there is no daemon, as with a machine that goes down and is soon back: the next daemon tells, and ends what is
+    // left; the job runs again.
     let script = left().into_iter().find(|pid| procfs::parent(*pid).is_some_and(|p| procfs::name(p) == "pando-batch"));
     let helper = script.and_then(procfs::parent).unwrap();
     lab.nodes[0].kill();
     lab::signal(helper as u32, "KILL");
     lab.nodes[0].start();
-    assert_eq!(wait(&lab.nodes[0], &dir, &id), 137);
+    assert_eq!(wait(&lab.nodes[0], &dir, &id), 3);
+    let states: Vec<State> = history(&lab.nodes[0], &dir).iter().map(|p| p.outcome.state).collect();
+    assert_eq!(states, [State::Requeued, State::Failed]);
     until("nothing of it", || left().is_empty().then_some(()));
 }
 

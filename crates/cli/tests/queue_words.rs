@@ -7,6 +7,7 @@ use pando_node::queue::ask::{Cluster, Line, Past};
 use pando_queue::State;
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -100,6 +101,17 @@ fn what_a_job_writes_is_seen_from_everywhere() {
     assert_eq!(attached.status.code(), Some(7));
     assert!(String::from_utf8_lossy(&attached.stdout).ends_with("second\n"));
     assert_eq!(ok(&mut place.pando(n1, &["logs", "-n", "1", &id])), "second\n");
+    // Nobody gets at what a daemon has open.
+    let out = place.dir.join(format!("out.{id}"));
+    std::fs::remove_file(&out).unwrap();
+    std::os::unix::fs::symlink("/proc/self/fd/1", &out).unwrap();
+    let (code, _, why) = said(&mut place.pando(n1, &["logs", &id]));
+    assert!(code == 1 && why.contains("can't be read"), "{why}");
+    let mode = |name: &str| std::fs::metadata(n1.state.join(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("queue.db"), mode("queue.db-wal")), (0o600, 0o600));
+    // Whose files can't be opened is not tried again.
+    let lost = place.submit(n1, &["-o", "/nowhere/out", "--wrap", "true"]);
+    assert_eq!(said(&mut place.pando(n1, &["wait", &lost])).0, 1);
     let (code, _, why) = said(&mut place.pando(n2, &["logs", "999"]));
     assert!(code == 1 && why.contains("no job 999"), "{why}");
     let held = place.submit(n1, &["-H", "--wrap", "true"]);

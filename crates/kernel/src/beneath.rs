@@ -45,6 +45,13 @@ pub fn open(root: &str, path: &str, uid: Option<u32>) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::Unsupported.into()) }
 }
 
+/// Opens a file as its path says, but by no magic link (`/proc/self/fd/3`): those lead to what this process has open, whatever the rights along the way.
+pub fn open_plainly(path: &std::path::Path, flags: i32) -> io::Result<File> {
+    const NO_MAGICLINKS: u64 = 2;
+    let path = path.to_str().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput));
+    openat2(libc::AT_FDCWD, path?, flags, NO_MAGICLINKS).map(File::from)
+}
+
 /// May this process take the rights of other users?
 pub fn may_be_others() -> bool {
     // SAFETY: no arguments.

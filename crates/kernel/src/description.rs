@@ -11,6 +11,13 @@ pub fn flags(fd: &impl AsRawFd) -> io::Result<i32> {
     Ok(check(unsafe { i64::from(libc::fcntl(fd.as_raw_fd(), libc::F_GETFL)) })? as i32)
 }
 
+/// Who reads or writes it waits from now on (without O_NONBLOCK).
+pub fn wait_again(fd: &impl AsRawFd) -> io::Result<()> {
+    let flags = flags(fd)? & !libc::O_NONBLOCK;
+    // SAFETY: fcntl with a plain number.
+    check(unsafe { i64::from(libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags)) }).map(drop)
+}
+
 /// Its position.
 pub fn position(fd: &impl AsRawFd) -> io::Result<u64> {
     // SAFETY: no pointers.

@@ -149,6 +149,8 @@ pub enum How {
     NodeLost(String),
     /// It never began, and why: no process of it has run.
     NotBegun(String),
+    /// The same, and it is its own doing: it is not tried again.
+    CantBegin(String),
 }
 
 /// Why a task that has nodes is ended.

@@ -430,6 +430,8 @@ impl Queue {
             (Some(Cause::Timeout), _) => (State::Timeout, None),
             (Some(Cause::Deadline), _) => (State::Deadline, None),
             (Some(Cause::Requeue { hold }), _) => (State::Requeued, Some((0, *hold))),
+            // It was cut off, and its work was done all the same.
+            (Some(Cause::NodeFail(_)), How::Exit(0)) => (State::Completed, None),
             (Some(Cause::NodeFail(_)), _) | (None, How::NodeLost(_)) => node_lost,
             (None, How::NotBegun(_)) => {
                 let later = self.settings.again_ms.saturating_mul(1 << run.run.min(16));
@@ -437,7 +439,7 @@ impl Queue {
             }
             (None, How::Exit(0)) => (State::Completed, None),
             (None, How::OutOfMemory) => (State::OutOfMemory, None),
-            (None, How::Exit(_) | How::Signal(_)) => (State::Failed, None),
+            (None, How::Exit(_) | How::Signal(_) | How::CantBegin(_)) => (State::Failed, None),
         }
     }
 

@@ -125,7 +125,7 @@ fn cell(p: &Past, name: &str) -> String {
 
 fn why(how: &How) -> String {
     match how {
-        How::NotBegun(why) => why.clone(),
+        How::NotBegun(why) | How::CantBegin(why) => why.clone(),
         How::NodeLost(node) => format!("node {node} was lost"),
         _ => String::new(),
     }
@@ -170,6 +170,6 @@ fn end(how: &How) -> String {
         How::Exit(status) => format!("{status}:0"),
         How::Signal(number) => format!("0:{number}"),
         How::OutOfMemory => "0:9".into(),
-        How::NodeLost(_) | How::NotBegun(_) => "-".into(),
+        How::NodeLost(_) | How::NotBegun(_) | How::CantBegin(_) => "-".into(),
     }
 }

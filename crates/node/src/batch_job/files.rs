@@ -17,6 +17,8 @@ pub struct Files {
     pub output: File,
     /// Standard error.
     pub error: File,
+    /// The same for the helper's own words, which never wait.
+    pub words: File,
 }
 
 /// Opens them, as the caller may. The error is for people.
@@ -32,7 +34,15 @@ pub fn open(order: &Order, node: &str, directory: &Path) -> Result<Files, String
     };
     let input = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&input_name);
     let input = input.map_err(|e| format!("node {node}: {} can't be read: {e}", input_name.display()))?;
-    Ok(Files { input, output, error })
+    if !input.metadata().map_err(|e| e.to_string())?.is_file() {
+        // The script is not to find that there is nothing to read just now.
+        pando_kernel::description::wait_again(&input).map_err(|e| e.to_string())?;
+    }
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let words =
+        OpenOptions::new().append(true).custom_flags(flags).open(format!("/proc/self/fd/{}", error.as_raw_fd()));
+    let words = words.or_else(|_| error.try_clone()).map_err(|e| e.to_string())?;
+    Ok(Files { input, output, error, words })
 }
 
 /// What its file is called before it is filled in: that of its output, or of its errors.

@@ -227,7 +227,14 @@ impl Job {
             let shown = directory.display();
             return Err(format!("node {node}: there is no directory {shown} (--chdir takes another one)"));
         }
-        let files = rank::as_user(who, || files::open(order, node, &directory))?;
+        let files = match rank::as_user(who, || files::open(order, node, &directory)) {
+            Ok(files) => files,
+            // They will be no better at the next try.
+            Err(why) => {
+                self.ended = Some((How::CantBegin(why), Usage::default()));
+                return Ok(());
+            }
+        };
         let (mut command, script) = command(order).map_err(|e| format!("node {node}: the script: {e}"))?;
         command.env_clear();
         for (name, value) in variables::all(order, node) {
@@ -259,7 +266,7 @@ impl Job {
             Err(e) => {
                 let word = command.get_program().to_string_lossy().into_owned();
                 let what = if script.is_some() { "its script's interpreter".to_owned() } else { word };
-                let _ = writeln!(&files.error, "pando: {what}: {e}");
+                let _ = writeln!(&files.words, "pando: {what}: {e}");
                 let status = if e.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
                 self.ended = Some((How::Exit(status), Usage::default()));
             }
@@ -355,7 +362,8 @@ impl Job {
     fn say(&self, text: &str) {
         if let Some(files) = &self.files {
             let (id, node) = (self.task.order.key.id, &self.task.node);
-            let _ = writeln!(&files.error, "pando: job {id} on {node}: {text}");
+            // It would wait for who reads a FIFO, and with it all that is to end: then nothing is said.
+            let _ = writeln!(&files.words, "pando: job {id} on {node}: {text}");
         }
     }
 
@@ -363,11 +371,11 @@ impl Job {
         if self.ended.is_some() || self.kill_at.is_some() {
             return;
         }
-        self.say(&format!("{why}; its processes are ended"));
+        self.kill_at = Some(Instant::now() + GRACE);
         self.held.signal(libc::SIGTERM);
         // Who stands still hears nothing else.
         self.held.signal(libc::SIGCONT);
-        self.kill_at = Some(Instant::now() + GRACE);
+        self.say(&format!("{why}; its processes are ended"));
     }
 
     /// As sbatch --signal has it: the script hears it with B: only, and otherwise those who speak for its steps, who pass it on to the ranks.
@@ -442,8 +450,8 @@ impl Job {
         self.peak = self.peak.max(now);
         let limit = self.limit();
         if limit > 0 && now > limit && !std::mem::replace(&mut self.out_of_memory, true) {
-            self.say(&format!("it has {} MB of memory, and asked for {} (--mem): it is ended", now >> 20, limit >> 20));
             self.held.signal(libc::SIGKILL);
+            self.say(&format!("it has {} MB of memory, and asked for {} (--mem): it is ended", now >> 20, limit >> 20));
         }
     }
 
@@ -454,8 +462,8 @@ impl Job {
                 0 => "the node has no more".to_owned(),
                 mb => format!("it asked for {mb} MB (--mem)"),
             };
-            self.say(&format!("the kernel has ended a process of it for want of memory: {asked}; the rest is ended"));
             self.held.signal(libc::SIGKILL);
+            self.say(&format!("the kernel has ended a process of it for want of memory: {asked}; the rest is ended"));
         }
     }
 }

@@ -123,7 +123,7 @@ fn enter(node: &Arc<Node>, key: &Key, user: &str) -> Result<Option<bool>, String
     inner.all.insert(key.clone(), Here::new(if has_helper { read(&file(node, key)).unwrap_or(kept) } else { kept }));
     if has_helper {
         // It has been here, and its helper is no more.
-        tokio::spawn(lost(node.clone(), key.clone()));
+        tokio::spawn(lost(node.clone(), key.clone(), went_away(node)));
         return Ok(Some(true));
     }
     Ok(None)
@@ -211,12 +211,17 @@ async fn watch(node: Arc<Node>, key: Key, mut helper: UnixStream) {
     }
     if is_silent() {
         let why = "its helper ended before it began: see the node's helpers.log".to_owned();
-        over(&node, key, How::NotBegun(why), Usage::default()).await;
+        lost(node, key, How::NotBegun(why)).await;
     }
 }
 
+/// Of those that are found when a daemon begins, without helpers: the machine was away, or most of its processes were.
+fn went_away(node: &Node) -> How {
+    How::NodeLost(node.name())
+}
+
 /// Its helper is no more, and its script with it: what that has started ends.
-async fn lost(node: Arc<Node>, key: Key) {
+async fn lost(node: Arc<Node>, key: Key, how: How) {
     let (mark, run) = (mark(&node), batch_job::name_of(&key));
     // What it has put into its environment, and whom it has left, is no matter there.
     let groups = read(&file(&node, &key)).map(|kept| kept.groups).unwrap_or_default();
@@ -225,7 +230,7 @@ async fn lost(node: Arc<Node>, key: Key) {
         jobs::sweep_batch(&mark, &run);
     };
     tokio::task::spawn_blocking(sweeps).await.ok();
-    over(&node, key, How::Signal(libc::SIGKILL), Usage::default()).await;
+    over(&node, key, how, Usage::default()).await;
 }
 
 /// Tells of those that were here under an earlier daemon and whose helpers do not come back.
@@ -246,7 +251,7 @@ async fn recover(node: Arc<Node>) {
             is_here
         };
         if !is_here {
-            tokio::spawn(lost(node.clone(), key));
+            tokio::spawn(lost(node.clone(), key, went_away(&node)));
         }
     }
 }
@@ -474,7 +479,7 @@ async fn talk(node: &Arc<Node>, stream: UnixStream) {
     match hear(node, &key, &mut from, &mut frames).await {
         Some((how, usage)) => over(node, key, how, usage).await,
         // Somebody has killed the helper, and its child with it.
-        None => lost(node.clone(), key).await,
+        None => lost(node.clone(), key, How::Signal(libc::SIGKILL)).await,
     }
 }
 

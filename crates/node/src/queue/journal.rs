@@ -4,6 +4,7 @@ use super::tell::Notice;
 use pando_queue::{Outcome, Record};
 use rusqlite::{Connection, OpenFlags, Transaction, params};
 use std::collections::BTreeSet;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
@@ -20,6 +21,9 @@ pub enum Broken {
     /// SQLite says so.
     #[error("the queue's journal: {0}")]
     Store(#[from] rusqlite::Error),
+    /// Its file can't be made, or kept from others.
+    #[error("the queue's journal: its file: {0}")]
+    File(#[source] std::io::Error),
     /// A record that is none.
     #[error("the queue's journal has a record that can't be read (number {number}): {why}")]
     Record {
@@ -72,6 +76,15 @@ pub struct Journal {
 impl Journal {
     /// The journal in this file, which is made if there is none.
     pub fn open(file: &Path) -> Result<Journal, Broken> {
+        // Others' scripts and environments are in it. What is made beside it gets the same mode.
+        let own = |file: &Path| std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600));
+        std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(file).map_err(Broken::File)?;
+        own(file).map_err(Broken::File)?;
+        for end in ["-wal", "-shm"] {
+            let mut beside = file.as_os_str().to_owned();
+            beside.push(end);
+            let _ = own(Path::new(&beside));
+        }
         let mut db = Connection::open(file)?;
         db.busy_timeout(PATIENCE)?;
         db.pragma_update(None, "journal_mode", "wal")?;

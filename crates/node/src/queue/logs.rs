@@ -9,14 +9,15 @@ use crate::batch_job::files::{self, Names};
 use crate::daemon::Node;
 use crate::jobs::member;
 use crate::sys::effective_uid;
+use pando_kernel::beneath;
 use pando_kernel::rank::{self, User};
 use pando_queue::{Bytes, Files, Id, Queue, State};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -146,9 +147,8 @@ pub async fn read(node: &Arc<Node>, wanted: &Wanted, peer: &str) -> Result<Bit, 
     let path = directory.join(OsStr::from_bytes(&files::filled(pattern, &names)));
     let why = |e: io::Error| format!("node {here}: {} can't be read: {e}", path.display());
     let open = || {
-        // What is no file (a FIFO, a device) is not waited for.
-        let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-        OpenOptions::new().read(true).custom_flags(flags).open(&path)
+        // What is no file (a FIFO, a device) is not waited for; nor are this daemon's own files had by way of /proc/self/fd.
+        beneath::open_plainly(&path, libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY)
     };
     let file = tokio::task::block_in_place(|| rank::as_whole_user(user.as_ref(), open)).map_err(why)?;
     if !file.metadata().map_err(why)?.is_file() {

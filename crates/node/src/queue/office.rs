@@ -474,6 +474,6 @@ pub(crate) fn status_of(how: &How) -> i32 {
         How::Exit(status) => *status,
         How::Signal(number) => 128 + number,
         How::OutOfMemory => 137,
-        How::NodeLost(_) | How::NotBegun(_) => 1,
+        How::NodeLost(_) | How::NotBegun(_) | How::CantBegin(_) => 1,
     }
 }

@@ -49,6 +49,12 @@ pub async fn keep(node: Arc<Node>, desk: Desk) {
                 false => _ = up.remove(&found.name),
             }
         }
+        // Who hears nobody of many is cut off himself, most likely: what runs there goes on.
+        let others = node.cluster.nodes().into_iter().filter(|n| !n.here).map(|n| n.state != Liveness::Down);
+        let others: Vec<bool> = others.collect();
+        if others.len() > 1 && others.iter().all(|up| !up) {
+            heard.values_mut().for_each(|(when, _)| *when = Instant::now());
+        }
         // A daemon that is started again in between has lost nothing.
         let lost: Vec<String> =
             heard.iter().filter(|(_, (when, _))| when.elapsed() > lost_after).map(|(name, _)| name.clone()).collect();

@@ -168,7 +168,7 @@ pub fn all(queue: &Queue, id: Id, keeper: String) -> Option<Shown> {
 pub fn last_failure(journal: &Journal, id: Id) -> Option<String> {
     let old = journal.history(&Search { job: Some(id.job), most: 1, ..Search::default() }).ok()?;
     match &old.last()?.outcome.how {
-        How::NotBegun(why) => Some(why.clone()),
+        How::NotBegun(why) | How::CantBegin(why) => Some(why.clone()),
         How::NodeLost(node) => Some(format!("node {node} was lost")),
         _ => None,
     }
