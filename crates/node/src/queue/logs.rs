@@ -155,14 +155,16 @@ pub async fn read(node: &Arc<Node>, wanted: &Wanted, peer: &str) -> Result<Bit, 
         return Err(format!("node {here}: {} is no file, and nobody has kept what was written there", path.display()));
     }
     let until = Instant::now() + PATIENCE.min(Duration::from_millis(wanted.patience_ms));
-    let at = match wanted.from {
+    let mut at = match wanted.from {
         From::Byte(at) => at,
         From::Lines(lines) => tokio::task::block_in_place(|| before(&file, lines)).map_err(why)?,
     };
     loop {
         // Before the look at the file: what was written before it ended is seen.
         let is_over = !batch::is_here(node, &wanted.key);
-        let (bytes, at) = tokio::task::block_in_place(|| some(&file, at)).map_err(why)?;
+        let (bytes, begin) = tokio::task::block_in_place(|| some(&file, at)).map_err(why)?;
+        // What was begun anew may be longer by the next look: its beginning is still to be read.
+        at = begin;
         if !bytes.is_empty() || is_over || Instant::now() >= until {
             return Ok(Bit { bytes: Bytes(bytes), at });
         }
