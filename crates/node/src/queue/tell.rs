@@ -3,6 +3,7 @@
 
 use super::clerk::Desk;
 use super::journal::Journal;
+use super::turns::{Turn, Turns};
 use crate::daemon::Node;
 use axum::body::Body;
 use hyper::{Request, Uri, header};
@@ -19,12 +20,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
+use tokio::task::{self, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::TlsConnector;
 
-/// So many are told at a time.
-const AT_ONCE: u32 = 32;
 /// One attempt takes no longer.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// After the first attempt that came to nothing, and at most.
@@ -119,52 +118,58 @@ fn place(url: &str) -> Result<(bool, String, u16, String), String> {
     Ok((tls, host, port, uri.path_and_query().map_or("/".into(), ToString::to_string)))
 }
 
-/// Until the daemon ends.
+/// Until the daemon ends. Each is told by itself: nobody waits for another one that does not answer.
 pub async fn keep(node: Arc<Node>, desk: Desk) {
-    // What was tried, how often, and when it is tried again.
-    let mut tried: BTreeMap<i64, (u32, Instant)> = BTreeMap::new();
+    let (mut turns, mut under_way) = (Turns::default(), JoinSet::new());
+    // By its task, as that may come to a bad end.
+    let mut whose: BTreeMap<task::Id, Turn> = BTreeMap::new();
     loop {
-        let after = tried.iter().filter(|(_, (_, at))| *at > Instant::now()).map(|(number, _)| *number).collect();
-        let Ok(found) = desk.look(move |_, journal: &Journal| journal.notices(AT_ONCE, &after)).await else { return };
-        let found = found.unwrap_or_else(|e| {
-            tracing::error!("queue: what users are to be told: {e}");
-            Vec::new()
-        });
-        if found.is_empty() {
-            let next = tried.values().map(|(_, at)| *at).min();
-            tokio::select! {
-                () = node.queue.told.notified() => {}
-                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
-            }
-            continue;
+        let after = turns.newest();
+        let Ok(found) = desk.look(move |_, journal: &Journal| journal.notices(after)).await else { return };
+        match found {
+            Ok(found) => found.into_iter().for_each(|(number, notice)| turns.add(number, notice)),
+            Err(e) => tracing::error!("queue: what users are to be told: {e}"),
         }
-        let mut under_way = JoinSet::new();
-        for (number, notice) in found {
-            let node = node.clone();
-            under_way.spawn(async move {
-                let told = timeout(PATIENCE, tell(&node, number, &notice)).await;
-                (number, told.unwrap_or_else(|_| Err("it takes too long".into())), notice)
-            });
+        while let Some(turn) = turns.next(Instant::now()) {
+            let (node, Turn { number, notice, .. }) = (node.clone(), turn.clone());
+            let told = async move { timeout(PATIENCE, tell(&node, number, &notice)).await };
+            whose.insert(under_way.spawn(told).id(), turn);
         }
-        while let Some(done) = under_way.join_next().await {
-            let Ok((number, told, notice)) = done else { continue };
-            if let Err(why) = told {
-                tracing::warn!("queue: {:?} could not be told of job {}: {why}", notice.to, notice.job);
-                if crate::events::now_ms().saturating_sub(notice.at) < LONGEST_MS {
-                    let times = tried.get(&number).map_or(0, |(times, _)| *times);
-                    let pause = AGAIN.0.saturating_mul(1 << times.min(16)).min(AGAIN.1);
-                    tried.insert(number, (times + 1, Instant::now() + pause));
-                    continue;
+        let next = turns.due(Instant::now());
+        tokio::select! {
+            () = node.queue.told.notified() => {}
+            () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
+            Some(done) = under_way.join_next_with_id() => {
+                let (id, told) = match done {
+                    Ok((id, told)) => (id, told.unwrap_or_else(|_| Err("it takes too long".into()))),
+                    Err(e) => (e.id(), Err(e.to_string())),
+                };
+                if let Some(turn) = whose.remove(&id) {
+                    tried(&mut turns, &desk, turn, told).await;
                 }
             }
-            tried.remove(&number);
-            let struck = desk.look(move |_, journal| journal.strike(number)).await;
-            if let Ok(Err(e)) = struck {
-                // It is told again when that can be stored.
-                tracing::error!("queue: what users were told: {e}");
-                tried.insert(number, (0, Instant::now() + AGAIN.0));
-            }
         }
+    }
+}
+
+/// Strikes out what was told, and what nobody wants to know any more. The rest is told later.
+async fn tried(turns: &mut Turns, desk: &Desk, turn: Turn, told: Result<(), String>) {
+    let Turn { number, times, notice } = &turn;
+    let number = *number;
+    if let Err(why) = told {
+        tracing::warn!("queue: {:?} could not be told of job {}: {why}", notice.to, notice.job);
+        if crate::events::now_ms().saturating_sub(notice.at) < LONGEST_MS {
+            let pause = AGAIN.0.saturating_mul(1 << (*times).min(16)).min(AGAIN.1);
+            return turns.later(turn, Instant::now() + pause);
+        }
+    }
+    match desk.look(move |_, journal| journal.strike(number)).await {
+        Ok(Err(e)) => {
+            // It is told again when that can be stored.
+            tracing::error!("queue: what users were told: {e}");
+            turns.later(turn, Instant::now() + AGAIN.0);
+        }
+        _ => turns.done(&turn),
     }
 }
 
