@@ -12,6 +12,8 @@ mod shown;
 mod spec;
 mod usage;
 
+pub use format::plain;
+
 use crate::args::{BatchVerb, SubmitOptions, UsageOptions};
 use crate::parallel::environment::environment;
 
@@ -182,7 +184,7 @@ pub fn wait(client: &Client, ids: &[Id], quiet: bool) -> Ended {
 /// What could not be done is said; the status is 1 then.
 pub fn order(client: &Client, what: &Ask) -> Ended {
     let done: Done = ask(client, what)?;
-    done.refused.iter().for_each(|why| eprintln!("pando: {why}"));
+    done.refused.iter().for_each(|why| eprintln!("pando: {}", format::plain(why)));
     Ok(i32::from(!done.refused.is_empty()))
 }
 
@@ -208,7 +210,7 @@ pub fn act(client: &Client, verb: BatchVerb) -> i32 {
         BatchVerb::History(options) => past::history(client, &options),
     };
     done.unwrap_or_else(|why| {
-        eprintln!("pando: {why}");
+        eprintln!("pando: {}", format::plain(&why));
         1
     })
 }
