@@ -166,9 +166,13 @@ pub fn submit(client: &Client, options: &SubmitOptions) -> Ended {
 /// `pando wait`: the worst of their ends.
 pub fn wait(client: &Client, ids: &[Id], quiet: bool) -> Ended {
     let mut worst = 0;
+    let mut is_known = false;
     for id in ids {
         let (state, status) = loop {
-            let over: Over = ask(client, &Ask::Wait { id: *id, patience_ms: PATIENCE_MS })?;
+            // Who has had an answer once waits for a daemon that is started again: the first one is there at once.
+            let what = Ask::Wait { id: *id, patience_ms: if is_known { PATIENCE_MS } else { 0 } };
+            let over: Over = if is_known { ask_on(client, &what)? } else { ask(client, &what)? };
+            is_known = true;
             if let Some(end) = over.end {
                 break end;
             }
