@@ -1,5 +1,6 @@
 //! Questions to the daemon and their answers as tables: `nodes`, `ps`, `move`, `explain`.
 
+use crate::batch::plain;
 use crate::cluster::Done;
 use crate::tree;
 use crate::waiting;
@@ -45,6 +46,8 @@ fn print_cut(header: &[&str], rows: &mut [Vec<String>]) {
 
 /// Columns as wide as their widest cell; the last one is not padded. Numbers to the right.
 pub fn print_table(header: &[&str], rows: &[Vec<String>], room: usize) {
+    let clean = |row: &Vec<String>| row.iter().map(|cell| plain(cell)).collect::<Vec<_>>();
+    let rows: Vec<Vec<String>> = rows.iter().map(clean).collect();
     let width = |i: usize| {
         let cells = rows.iter().map(|r| r[i].chars().count());
         cells.chain([header[i].len()]).max().unwrap_or(0)

@@ -24,14 +24,20 @@ pub fn read(text: &str) -> Result<Vec<Gres>, String> {
     for part in text.trim().split(',') {
         let part = part.strip_prefix("gres:").or(part.strip_prefix("gres/")).unwrap_or(part);
         let (kind, count) = match part.rsplit_once([':', '=']) {
-            Some((kind, count)) if count.starts_with(|c: char| c.is_ascii_digit()) => {
+            // `gpu:a100` is a type of which one is wanted.
+            Some((_, word)) if word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') => (part, 1),
+            Some((kind, count)) if count.bytes().all(|b| b.is_ascii_digit()) => {
                 (kind, count.parse::<u32>().map_err(|_| wrong("a count is no number"))?)
             }
-            _ => (part, 1),
+            Some(_) => return Err(wrong("a count is no number")),
+            None => (part, 1),
         };
-        let fits = |c: char| c.is_ascii_alphanumeric() || "_-.:".contains(c);
-        if kind.is_empty() || kind.len() > 64 || !kind.chars().all(fits) {
-            return Err(wrong("a name has letters, digits, _ - . and :"));
+        let fits = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+        // A word that begins with a sign was meant to be a number.
+        let is_word =
+            |word: &str| word.chars().all(fits) && word.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+        if kind.len() > 64 || !kind.split(':').all(is_word) {
+            return Err(wrong("a name has letters, digits, _ - . and :, and none of its words begins with - or ."));
         }
         match all.iter_mut().find(|g| g.kind == kind) {
             Some(gres) => gres.count = gres.count.saturating_add(count),
@@ -63,7 +69,22 @@ mod tests {
         assert_eq!(shown("gpu:2"), "gpu:2");
         assert_eq!(shown("gpu:a100:1,fpga,gpu:a100"), "fpga:1,gpu:a100:2");
         assert_eq!(shown("gpu:0"), "");
-        for wrong in ["", ":2", "gpu:99999999999", "a b", "a,b,c,d,e,f,g,h,i"] {
+        for wrong in [
+            "",
+            ":2",
+            "gpu:99999999999",
+            "gpu:-1",
+            "gpu:+1",
+            "gpu:.5",
+            "gpu:2x",
+            "gpu:",
+            "gpu::2",
+            "gpu:-1:2",
+            "-1",
+            "gpu=a100",
+            "a b",
+            "a,b,c,d,e,f,g,h,i",
+        ] {
             assert!(read(wrong).unwrap_err().contains(wrong), "{wrong}");
         }
         check!().with_type::<String>().for_each(|text| _ = read(text));

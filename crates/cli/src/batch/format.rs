@@ -18,9 +18,27 @@ pub struct Format {
     after: String,
 }
 
+/// Fit for a terminal, and for a line of its own: what users and nodes call things may have escapes and line ends in it. As long as before.
+pub fn plain(text: &str) -> String {
+    let one = |c: char| match c {
+        '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' => ' ',
+        // They turn the order of what follows.
+        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{61c}' => '?',
+        c if c.is_control() => '?',
+        c => c,
+    };
+    text.chars().map(one).collect()
+}
+
+/// A line for people.
+pub fn say(text: &str) {
+    println!("{}", plain(text));
+}
+
 fn fitted(text: &str, width: usize, right: bool) -> String {
+    let text = plain(text);
     match (width, right) {
-        (0, _) => text.to_owned(),
+        (0, _) => text,
         (width, true) => format!("{:>width$}", text.chars().take(width).collect::<String>()),
         (width, false) => format!("{:<width$}", text.chars().take(width).collect::<String>()),
     }
@@ -87,9 +105,18 @@ impl Columns {
         Ok(Columns { all, between: None })
     }
 
+    /// Has nothing in it that stands between columns.
+    fn cell(&self, text: &str) -> String {
+        match &self.between {
+            Some((between, _)) => plain(text).replace(between, " "),
+            None => plain(text),
+        }
+    }
+
     /// Prints them. `of`: what the cell of this row and column is.
     pub fn print<R>(&self, rows: &[R], header: bool, of: impl Fn(&R, &str) -> String) -> Ended {
-        let cells = |row: &R| self.all.iter().map(|(name, _)| of(row, &name.to_ascii_lowercase())).collect();
+        let cells =
+            |row: &R| self.all.iter().map(|(name, _)| self.cell(&of(row, &name.to_ascii_lowercase()))).collect();
         let mut lines: Vec<Vec<String>> = Vec::new();
         if header {
             lines.push(self.all.iter().map(|(name, _)| name.clone()).collect());
@@ -125,8 +152,18 @@ mod tests {
         assert_eq!(line("%.5i|%5j|%%").unwrap(), "   17|a lon|%");
         assert_eq!(line("%4i%j;").unwrap(), "17  a long name;");
         assert!(line("%Z").unwrap_err().contains("`%Z`") && line("%").is_err());
+        assert_eq!(Format::read("%5j|%j", "j").unwrap().line(|_| "a\n\u{1b}]b".into()), "a ?]b|a ?]b");
         assert!(Columns::read("JobID,name%x", &["jobid", "name"]).is_err());
         assert!(Columns::read("jobid,bogus", &["jobid"]).err().unwrap().contains("`bogus`"));
         assert_eq!(Columns::read("JobID,name%20", &["jobid", "name"]).unwrap().all[1], ("name".into(), Some(20)));
+    }
+
+    #[test]
+    fn cells_of_users_make_neither_lines_nor_columns() {
+        assert_eq!(plain("größe\u{9b}2J\u{1b}[2J\r\n\u{202e}x"), "größe?2J?[2J  ?x");
+        let mut columns = Columns::read("jobid", &["jobid"]).unwrap();
+        assert_eq!(columns.cell("/a|b\nc"), "/a|b c");
+        columns.between = Some(("|".into(), false));
+        assert_eq!(columns.cell("/a|b\nc"), "/a b c");
     }
 }

@@ -1,6 +1,6 @@
 //! `pando queue` with Slurm's columns, and which jobs an option means.
 
-use super::format::Format;
+use super::format::{Format, plain};
 use super::{Ended, ask, now};
 use crate::args::{CancelOptions, QueueOptions};
 use crate::show::print_json;
@@ -218,7 +218,7 @@ pub fn cancel(client: &Client, options: &CancelOptions) -> Ended {
     }
     let done: Done = ask(client, &what)?;
     if !options.quiet {
-        done.refused.iter().for_each(|why| eprintln!("pando: {why}"));
+        done.refused.iter().for_each(|why| eprintln!("pando: {}", plain(why)));
     }
     Ok(i32::from(!done.refused.is_empty()))
 }

@@ -12,6 +12,8 @@ mod shown;
 mod spec;
 mod usage;
 
+pub use format::plain;
+
 use crate::args::{BatchVerb, SubmitOptions, UsageOptions};
 use crate::parallel::environment::environment;
 
@@ -164,9 +166,13 @@ pub fn submit(client: &Client, options: &SubmitOptions) -> Ended {
 /// `pando wait`: the worst of their ends.
 pub fn wait(client: &Client, ids: &[Id], quiet: bool) -> Ended {
     let mut worst = 0;
+    let mut is_known = false;
     for id in ids {
         let (state, status) = loop {
-            let over: Over = ask(client, &Ask::Wait { id: *id, patience_ms: PATIENCE_MS })?;
+            // Who has had an answer once waits for a daemon that is started again: the first one is there at once.
+            let what = Ask::Wait { id: *id, patience_ms: if is_known { PATIENCE_MS } else { 0 } };
+            let over: Over = if is_known { ask_on(client, &what)? } else { ask(client, &what)? };
+            is_known = true;
             if let Some(end) = over.end {
                 break end;
             }
@@ -182,7 +188,7 @@ pub fn wait(client: &Client, ids: &[Id], quiet: bool) -> Ended {
 /// What could not be done is said; the status is 1 then.
 pub fn order(client: &Client, what: &Ask) -> Ended {
     let done: Done = ask(client, what)?;
-    done.refused.iter().for_each(|why| eprintln!("pando: {why}"));
+    done.refused.iter().for_each(|why| eprintln!("pando: {}", format::plain(why)));
     Ok(i32::from(!done.refused.is_empty()))
 }
 
@@ -208,7 +214,7 @@ pub fn act(client: &Client, verb: BatchVerb) -> i32 {
         BatchVerb::History(options) => past::history(client, &options),
     };
     done.unwrap_or_else(|why| {
-        eprintln!("pando: {why}");
+        eprintln!("pando: {}", format::plain(&why));
         1
     })
 }

@@ -1,6 +1,6 @@
 //! `pando history`, with its own columns or sacct's.
 
-use super::format::Columns;
+use super::format::{Columns, say};
 use super::list::{moment, states};
 use super::shown::span;
 use super::{Ended, ask};
@@ -153,7 +153,7 @@ fn print(all: &[Past], header: bool) {
     let names = ["JOBID", "NAME", "USER", "STATE", "EXIT", "TIME", "CPU", "MEMORY", "NODES", "ENDED", "WHY"];
     match header {
         true => print_table(&names, &rows, usize::MAX),
-        false => rows.iter().for_each(|row| println!("{}", row.join(" ").trim_end())),
+        false => rows.iter().for_each(|row| say(row.join(" ").trim_end())),
     }
 }
 

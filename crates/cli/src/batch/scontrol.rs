@@ -1,5 +1,6 @@
 //! `scontrol`: what of Slurm's administration there is here, in its words.
 
+use super::format::{plain, say};
 use super::list::moment;
 use super::{Ended, ask, nodes, order};
 use crate::show::print_json;
@@ -112,8 +113,8 @@ fn ping(client: &Client, json: bool) -> Ended {
     match (&cluster, json) {
         (Ok(all), true) => print_json(&serde_json::json!({ "keeper": all.keeper, "up": true }))?,
         (Err(why), true) => print_json(&serde_json::json!({ "keeper": null, "up": false, "why": why }))?,
-        (Ok(all), false) => println!("The queue at {} is UP", all.keeper),
-        (Err(why), false) => println!("The queue is DOWN: {why}"),
+        (Ok(all), false) => say(&format!("The queue at {} is UP", all.keeper)),
+        (Err(why), false) => say(&format!("The queue is DOWN: {why}")),
     }
     Ok(i32::from(cluster.is_err()))
 }
@@ -127,8 +128,9 @@ struct Show<'a> {
 impl Show<'_> {
     /// `A=1 B=2`, with more on lines of their own.
     fn print(&self, lines: &[Vec<(&str, String)>]) {
-        let line =
-            |all: &Vec<(&str, String)>| all.iter().map(|(n, v)| format!("{n}={v}")).collect::<Vec<_>>().join(" ");
+        let line = |all: &Vec<(&str, String)>| {
+            all.iter().map(|(n, v)| format!("{n}={}", plain(v))).collect::<Vec<_>>().join(" ")
+        };
         let all: Vec<String> = lines.iter().map(line).collect();
         println!("{}\n", all.join(if self.one_line { " " } else { "\n   " }));
     }
@@ -268,10 +270,11 @@ impl Show<'_> {
         if self.json {
             return print_json(&all.rules).map(|()| 0);
         }
-        println!("ClusterName = {}\nSlurmctldHost = {}", info.cluster, all.keeper);
+        say(&format!("ClusterName = {}", info.cluster));
+        say(&format!("SlurmctldHost = {}", all.keeper));
         let rules = serde_json::to_value(&all.rules).map_err(|e| e.to_string())?;
         for (name, value) in rules.as_object().into_iter().flatten() {
-            println!("{name} = {value}");
+            say(&format!("{name} = {value}"));
         }
         Ok(0)
     }

@@ -1,10 +1,16 @@
 //! What people see of the queue.
 
+use super::format::say;
 use super::{ask, now};
 use crate::show::{print_json, print_table};
 use pando_node::client::Client;
 use pando_node::queue::ask::{Ask, Line, Shown};
 use pando_queue::{Id, State, times};
+
+/// A line for people, of what users and nodes have said.
+macro_rules! line {
+    ($($text:tt)*) => { say(&format!($($text)*)) };
+}
 
 /// `12:05`, `1-00:00:00`
 pub fn span(ms: u64) -> String {
@@ -34,7 +40,7 @@ pub fn queue(lines: &[Line], no_header: bool) {
     let rows: Vec<Vec<String>> = lines.iter().map(row).collect();
     let names = ["JOBID", "PARTITION", "NAME", "USER", "ST", "TIME", "NODES", "CPUS", "NODELIST(REASON)"];
     match no_header {
-        true => rows.iter().for_each(|row| println!("{}", row.join(" "))),
+        true => rows.iter().for_each(|row| say(&row.join(" "))),
         false => print_table(&names, &rows, usize::MAX),
     }
 }
@@ -48,37 +54,37 @@ pub fn info(client: &Client, id: Id, json: bool) -> Result<(), String> {
     let (job, spec) = (&all.job, &all.job.spec);
     let now = now().0;
     let at = |ms: u64| crate::events::local(ms);
-    println!("job        {id}: {}", spec.name);
-    println!("user       {} (account {})", spec.user, spec.account);
-    println!("state      {}", all.state.names().0);
+    line!("job        {id}: {}", spec.name);
+    line!("user       {} (account {})", spec.user, spec.account);
+    line!("state      {}", all.state.names().0);
     if let Some(why) = &all.why {
-        println!("waits      {why}");
+        line!("waits      {why}");
     }
     if let Some(why) = &all.last_failure {
-        println!("last time  {why}");
+        line!("last time  {why}");
     }
     if let Some((priority, ahead)) = all.priority {
-        println!("priority   {priority:.0}, {ahead} jobs have more");
+        line!("priority   {priority:.0}, {ahead} jobs have more");
     }
     match all.expected {
-        Some(when) if when <= now => println!("starts     with the next pass"),
-        Some(when) => println!("starts     {} at the latest, as things are", at(when)),
+        Some(when) if when <= now => line!("starts     with the next pass"),
+        Some(when) => line!("starts     {} at the latest, as things are", at(when)),
         None => {}
     }
-    println!("submitted  {}", at(job.submitted));
-    println!("time       {} at most", times::show(spec.limit_ms));
+    line!("submitted  {}", at(job.submitted));
+    line!("time       {} at most", times::show(spec.limit_ms));
     if let Some(when) = all.ends {
-        println!("ends       {} at the latest", at(when));
+        line!("ends       {} at the latest", at(when));
     }
     for (task, run) in &job.running {
         let nodes: Vec<String> = run.shares.iter().map(|s| format!("{} ({} CPUs)", s.node, s.cpus)).collect();
-        println!("runs       {} on {} for {}", job.name_of(*task), nodes.join(", "), span(run.ran(now)));
+        line!("runs       {} on {} for {}", job.name_of(*task), nodes.join(", "), span(run.ran(now)));
     }
     for (state, tasks) in &job.over {
-        println!("over       {} {}", tasks.len(), state.names().0);
+        line!("over       {} {}", tasks.len(), state.names().0);
     }
-    println!("directory  {}", String::from_utf8_lossy(&spec.directory.0));
-    println!("queue      kept at {}", all.keeper);
+    line!("directory  {}", String::from_utf8_lossy(&spec.directory.0));
+    line!("queue      kept at {}", all.keeper);
     Ok(())
 }
 
@@ -88,29 +94,29 @@ pub fn explain(client: &Client, id: Id, json: bool) -> Result<(), String> {
     if json {
         return print_json(&all);
     }
-    println!("job {id} of {}: {}", all.job.spec.user, all.job.spec.name);
+    line!("job {id} of {}: {}", all.job.spec.user, all.job.spec.name);
     let state = all.state.names().0.to_lowercase();
     match &all.why {
-        Some(why) => println!("  {state}: {why}"),
-        None => println!("  {state}"),
+        Some(why) => line!("  {state}: {why}"),
+        None => line!("  {state}"),
     }
     if let Some(why) = &all.last_failure {
-        println!("  last time: {why}");
+        line!("  last time: {why}");
     }
     if let Some((priority, ahead)) = all.priority {
-        println!("  {ahead} jobs come before it (its priority is {priority:.0})");
+        line!("  {ahead} jobs come before it (its priority is {priority:.0})");
     }
     let at = |ms: u64| crate::events::local(ms);
     match (all.expected, all.ends) {
-        (Some(when), _) if when <= now().0 => println!("  starts with the next pass"),
-        (Some(when), _) => println!("  starts {} at the latest, as things are", at(when)),
-        (None, Some(when)) => println!("  ends {} at the latest", at(when)),
-        (None, None) if all.state == State::Pending => println!("  nobody knows when it starts"),
+        (Some(when), _) if when <= now().0 => line!("  starts with the next pass"),
+        (Some(when), _) => line!("  starts {} at the latest, as things are", at(when)),
+        (None, Some(when)) => line!("  ends {} at the latest", at(when)),
+        (None, None) if all.state == State::Pending => line!("  nobody knows when it starts"),
         (None, None) => {}
     }
     for (task, run) in &all.job.running {
         let nodes: Vec<&str> = run.shares.iter().map(|s| s.node.as_str()).collect();
-        println!("  {} runs on {} for {}", all.job.name_of(*task), nodes.join(","), span(run.ran(now().0)));
+        line!("  {} runs on {} for {}", all.job.name_of(*task), nodes.join(","), span(run.ran(now().0)));
     }
     Ok(())
 }

@@ -344,6 +344,8 @@ impl Job {
         if let Err(why) = hooks::run(&program, self.task.hooks.limit, &known).await {
             self.unfit = Some(format!("the epilog: {why}"));
         }
+        // What it has left behind, too, wherever that has gone.
+        self.held.end().await;
     }
 
     /// What prolog and epilog know of the job: its variables, without its user's.

@@ -155,7 +155,7 @@ pub struct Line {
     /// Megabytes of each node.
     #[serde(default)]
     pub memory: u64,
-    /// What its user notes.
+    /// What its user notes; empty for others, but for operators.
     #[serde(default)]
     pub comment: String,
     /// Where it runs.
@@ -177,7 +177,7 @@ pub struct Line {
 /// All of a job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Shown {
-    /// It; its script, words and environment only for its user and for operators.
+    /// It; its script, words, environment, comment and who is told of it only for its user and for operators.
     pub job: Job,
     /// How it stands.
     pub state: State,

@@ -3,7 +3,6 @@
 use super::tell::Notice;
 use pando_queue::{Outcome, Record};
 use rusqlite::{Connection, OpenFlags, Transaction, params};
-use std::collections::BTreeSet;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
@@ -154,22 +153,16 @@ impl Journal {
         Ok(())
     }
 
-    /// So many notices that were not told yet, without these, the oldest first.
-    pub fn notices(&self, most: u32, without: &BTreeSet<i64>) -> Result<Vec<(i64, Notice)>, Broken> {
-        let mut all = self.db.prepare_cached("SELECT number, notice FROM notices ORDER BY number")?;
-        let rows = all.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))?;
-        let mut found = Vec::new();
-        for row in rows {
+    /// Notices that were not told yet, of larger numbers than this, the oldest first.
+    pub fn notices(&self, after: i64) -> Result<Vec<(i64, Notice)>, Broken> {
+        let mut all = self.db.prepare_cached("SELECT number, notice FROM notices WHERE number > ?1 ORDER BY number")?;
+        let rows = all.query_map([after], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))?;
+        let one = |row: rusqlite::Result<(i64, String)>| {
             let (number, text) = row?;
-            if !without.contains(&number) {
-                let wrong = |e: serde_json::Error| Broken::Record { number, why: e.to_string() };
-                found.push((number, serde_json::from_str(&text).map_err(wrong)?));
-            }
-            if found.len() >= most as usize {
-                break;
-            }
-        }
-        Ok(found)
+            let wrong = |e: serde_json::Error| Broken::Record { number, why: e.to_string() };
+            Ok((number, serde_json::from_str(&text).map_err(wrong)?))
+        };
+        rows.map(one).collect()
     }
 
     /// It has been told.

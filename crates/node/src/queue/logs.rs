@@ -32,6 +32,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A file is looked at so often for more.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// So begins what is said where the node of a job has no answer. Whoever follows the job asks again.
+pub const AWAY: &str = "the job's node can't be asked";
+
 /// What is to be read.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Wanted {
@@ -118,7 +121,12 @@ pub async fn fetch(node: &Arc<Node>, found: Found, ask: (bool, From, u64)) -> Re
     // What is over writes nothing more.
     let patience_ms = if end.is_some() { 0 } else { patience_ms };
     let wanted = Wanted { error, from, patience_ms, ..wanted };
-    let text = errand::send(node, &to, &Errand::Read(Box::new(wanted))).await.map_err(|failure| failure.why)?;
+    let sent = errand::send(node, &to, &Errand::Read(Box::new(wanted))).await;
+    let text = sent.map_err(|failure| match failure.refused {
+        true => failure.why,
+        // Its daemon may be there again in a moment, and the job goes on without.
+        false => format!("{AWAY}: {}", failure.why),
+    })?;
     let bit: Bit = serde_json::from_slice(&text).map_err(|e| format!("node {to}: {e}"))?;
     Ok(Piece { bytes: bit.bytes, at: bit.at, ..nothing(Some(run)) })
 }
@@ -155,14 +163,16 @@ pub async fn read(node: &Arc<Node>, wanted: &Wanted, peer: &str) -> Result<Bit, 
         return Err(format!("node {here}: {} is no file, and nobody has kept what was written there", path.display()));
     }
     let until = Instant::now() + PATIENCE.min(Duration::from_millis(wanted.patience_ms));
-    let at = match wanted.from {
+    let mut at = match wanted.from {
         From::Byte(at) => at,
         From::Lines(lines) => tokio::task::block_in_place(|| before(&file, lines)).map_err(why)?,
     };
     loop {
         // Before the look at the file: what was written before it ended is seen.
         let is_over = !batch::is_here(node, &wanted.key);
-        let (bytes, at) = tokio::task::block_in_place(|| some(&file, at)).map_err(why)?;
+        let (bytes, begin) = tokio::task::block_in_place(|| some(&file, at)).map_err(why)?;
+        // What was begun anew may be longer by the next look: its beginning is still to be read.
+        at = begin;
         if !bytes.is_empty() || is_over || Instant::now() >= until {
             return Ok(Bit { bytes: Bytes(bytes), at });
         }

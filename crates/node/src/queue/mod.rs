@@ -16,4 +16,5 @@ mod seen;
 mod shown;
 mod tell;
 mod tied;
+mod turns;
 pub mod usage;

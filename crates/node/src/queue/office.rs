@@ -274,7 +274,10 @@ impl Asker {
     }
 
     async fn list(&self) -> Result<Vec<Line>, String> {
-        self.desk.look(|queue, _| shown::lines(queue)).await
+        let mut all = self.desk.look(|queue, _| shown::lines(queue)).await?;
+        // What others note is theirs.
+        all.iter_mut().filter(|line| line.user != self.user && !self.operator).for_each(|line| line.comment.clear());
+        Ok(all)
     }
 
     /// The job's user, if this one may change it.
@@ -383,7 +386,7 @@ impl Asker {
             found.ok_or_else(|| format!("there is no job {id} in the queue: `pando history` shows old ones"))?;
         if all.job.spec.user != user && !operator {
             let spec = &mut all.job.spec;
-            (spec.work, spec.environment, spec.comment) = Default::default();
+            (spec.work, spec.environment, spec.comment, spec.tell) = Default::default();
         }
         all.last_failure = last_failure;
         Ok(all)

@@ -3,10 +3,12 @@
 
 use super::clerk::Desk;
 use super::journal::Journal;
+use super::turns::{Turn, Turns};
 use crate::daemon::Node;
 use axum::body::Body;
 use hyper::{Request, Uri, header};
 use hyper_util::rt::TokioIo;
+use pando_kernel::signal;
 use pando_queue::{Event, Id, Job, Queue, State};
 use pando_wire::rustls::pki_types::pem::PemObject;
 use pando_wire::rustls::pki_types::{CertificateDer, ServerName};
@@ -17,16 +19,16 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, join, split};
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
+use tokio::task::{self, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::TlsConnector;
 
-/// So many are told at a time.
-const AT_ONCE: u32 = 32;
 /// One attempt takes no longer.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Most bytes of an answer, with what TLS has to say.
+const MOST_ANSWER: u64 = 64 << 10;
 /// After the first attempt that came to nothing, and at most.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(600));
 /// What could not be told for so long nobody wants to know any more, milliseconds.
@@ -115,56 +117,71 @@ fn place(url: &str) -> Result<(bool, String, u16, String), String> {
         return Err("it has a host, and no user's name before that".into());
     }
     let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
-    let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
+    let port = match authority.as_str().strip_prefix(authority.host()) {
+        Some("") => {
+            if tls {
+                443
+            } else {
+                80
+            }
+        }
+        _ => authority.port_u16().filter(|port| *port > 0).ok_or("its port is none: there are 1 to 65535")?,
+    };
     Ok((tls, host, port, uri.path_and_query().map_or("/".into(), ToString::to_string)))
 }
 
-/// Until the daemon ends.
+/// Until the daemon ends. Each is told by itself: nobody waits for another one that does not answer.
 pub async fn keep(node: Arc<Node>, desk: Desk) {
-    // What was tried, how often, and when it is tried again.
-    let mut tried: BTreeMap<i64, (u32, Instant)> = BTreeMap::new();
+    let (mut turns, mut under_way) = (Turns::default(), JoinSet::new());
+    // By its task, as that may come to a bad end.
+    let mut whose: BTreeMap<task::Id, Turn> = BTreeMap::new();
     loop {
-        let after = tried.iter().filter(|(_, (_, at))| *at > Instant::now()).map(|(number, _)| *number).collect();
-        let Ok(found) = desk.look(move |_, journal: &Journal| journal.notices(AT_ONCE, &after)).await else { return };
-        let found = found.unwrap_or_else(|e| {
-            tracing::error!("queue: what users are to be told: {e}");
-            Vec::new()
-        });
-        if found.is_empty() {
-            let next = tried.values().map(|(_, at)| *at).min();
-            tokio::select! {
-                () = node.queue.told.notified() => {}
-                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
-            }
-            continue;
+        let after = turns.newest();
+        let Ok(found) = desk.look(move |_, journal: &Journal| journal.notices(after)).await else { return };
+        match found {
+            Ok(found) => found.into_iter().for_each(|(number, notice)| turns.add(number, notice)),
+            Err(e) => tracing::error!("queue: what users are to be told: {e}"),
         }
-        let mut under_way = JoinSet::new();
-        for (number, notice) in found {
-            let node = node.clone();
-            under_way.spawn(async move {
-                let told = timeout(PATIENCE, tell(&node, number, &notice)).await;
-                (number, told.unwrap_or_else(|_| Err("it takes too long".into())), notice)
-            });
+        while let Some(turn) = turns.next(Instant::now()) {
+            let (node, Turn { number, notice, .. }) = (node.clone(), turn.clone());
+            let told = async move { timeout(PATIENCE, tell(&node, number, &notice)).await };
+            whose.insert(under_way.spawn(told).id(), turn);
         }
-        while let Some(done) = under_way.join_next().await {
-            let Ok((number, told, notice)) = done else { continue };
-            if let Err(why) = told {
-                tracing::warn!("queue: {:?} could not be told of job {}: {why}", notice.to, notice.job);
-                if crate::events::now_ms().saturating_sub(notice.at) < LONGEST_MS {
-                    let times = tried.get(&number).map_or(0, |(times, _)| *times);
-                    let pause = AGAIN.0.saturating_mul(1 << times.min(16)).min(AGAIN.1);
-                    tried.insert(number, (times + 1, Instant::now() + pause));
-                    continue;
+        let next = turns.due(Instant::now());
+        tokio::select! {
+            () = node.queue.told.notified() => {}
+            () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
+            Some(done) = under_way.join_next_with_id() => {
+                let (id, told) = match done {
+                    Ok((id, told)) => (id, told.unwrap_or_else(|_| Err("it takes too long".into()))),
+                    Err(e) => (e.id(), Err(e.to_string())),
+                };
+                if let Some(turn) = whose.remove(&id) {
+                    tried(&mut turns, &desk, turn, told).await;
                 }
             }
-            tried.remove(&number);
-            let struck = desk.look(move |_, journal| journal.strike(number)).await;
-            if let Ok(Err(e)) = struck {
-                // It is told again when that can be stored.
-                tracing::error!("queue: what users were told: {e}");
-                tried.insert(number, (0, Instant::now() + AGAIN.0));
-            }
         }
+    }
+}
+
+/// Strikes out what was told, and what nobody wants to know any more. The rest is told later.
+async fn tried(turns: &mut Turns, desk: &Desk, turn: Turn, told: Result<(), String>) {
+    let Turn { number, times, notice } = &turn;
+    let number = *number;
+    if let Err(why) = told {
+        tracing::warn!("queue: {:?} could not be told of job {}: {why}", notice.to, notice.job);
+        if crate::events::now_ms().saturating_sub(notice.at) < LONGEST_MS {
+            let pause = AGAIN.0.saturating_mul(1 << (*times).min(16)).min(AGAIN.1);
+            return turns.later(turn, Instant::now() + pause);
+        }
+    }
+    match desk.look(move |_, journal| journal.strike(number)).await {
+        Ok(Err(e)) => {
+            // It is told again when that can be stored.
+            tracing::error!("queue: what users were told: {e}");
+            turns.later(turn, Instant::now() + AGAIN.0);
+        }
+        _ => turns.done(&turn),
     }
 }
 
@@ -197,21 +214,39 @@ async fn mail(mailer: &Path, address: &str, name: &str, notice: &Notice) -> Resu
     let mut command = tokio::process::Command::new(mailer);
     // A line with one dot ends nothing; whom it goes to is in the letter.
     command.args(["-oi", "-t"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
-    let mut child = command.spawn().map_err(|e| format!("{shown}: {e}"))?;
+    // What it starts goes to its group, and with it.
+    let mut child = command.process_group(0).spawn().map_err(|e| format!("{shown}: {e}"))?;
+    // Ended before the child is taken in: until then the number is its own.
+    let mut group = Group(child.id());
     if let Some(mut to) = child.stdin.take() {
         // One that does not read says so by its status.
         let _ = to.write_all(letter(address, name, notice).as_bytes()).await;
     }
-    match child.wait().await {
+    let ended = child.wait().await;
+    // One that has ended may have left others to do the rest, as mailers do.
+    group.0 = None;
+    match ended {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("{shown}: {status}")),
         Err(e) => Err(format!("{shown}: {e}")),
     }
 }
 
+/// A mailer and what it has started, as long as it takes: ended with this.
+struct Group(Option<u32>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(pid) = self.0.and_then(|pid| i32::try_from(pid).ok()) {
+            let _ = signal::kill(-pid, libc::SIGKILL);
+        }
+    }
+}
+
 async fn post(url: &str, name: &str, notice: &Notice, roots: &Path) -> Result<(), String> {
     let (tls, host, port, path) = place(url)?;
     let stream = TcpStream::connect((host.as_str(), port)).await.map_err(|e| format!("{host}:{port}: {e}"))?;
+    let stream = limited(stream);
     if !tls {
         return send(stream, &host, port, path, name, notice).await;
     }
@@ -219,6 +254,14 @@ async fn post(url: &str, name: &str, notice: &Notice, roots: &Path) -> Result<()
     let server = ServerName::try_from(host.clone()).map_err(|e| format!("{host}: {e}"))?;
     let stream = TlsConnector::from(Arc::new(config)).connect(server, stream).await;
     send(stream.map_err(|e| format!("{host}:{port}: {e}"))?, &host, port, path, name, notice).await
+}
+
+/// After so many bytes the other end has said all that is heard: one that goes on and on is no answer.
+fn limited(
+    stream: impl AsyncRead + AsyncWrite + Send + 'static,
+) -> impl AsyncRead + AsyncWrite + Unpin + Send + 'static {
+    let (from, to) = split(stream);
+    join(from.take(MOST_ANSWER), to)
 }
 
 /// The authorities that this machine's administrator trusts.
@@ -280,6 +323,27 @@ async fn send<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// Without a limit this never ends.
+    #[tokio::test]
+    async fn an_answer_without_an_end_is_none() {
+        let (ours, theirs) = tokio::io::duplex(1 << 10);
+        let (mut from, mut to) = split(theirs);
+        let heard = tokio::spawn(async move { tokio::io::copy(&mut from, &mut tokio::io::sink()).await });
+        let says = tokio::spawn(async move {
+            let mut said = 0;
+            while to.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.is_ok() {
+                said += 25;
+            }
+            said
+        });
+        let answer = send(limited(ours), "h", 80, "/".into(), "i", &notice()).await;
+        assert!(answer.is_err(), "{answer:?}");
+        // What is on its way is not heard.
+        assert!(says.await.unwrap() <= MOST_ANSWER + (2 << 10));
+        heard.abort();
+    }
 
     fn notice() -> Notice {
         let (to, job) = (To::Mail("a@b".into()), Id { job: 7, task: Some(2) });
@@ -291,9 +355,44 @@ mod tests {
     fn urls() {
         assert_eq!(place("http://h:81/a?b=c"), Ok((false, "h".into(), 81, "/a?b=c".into())));
         assert_eq!(place("https://[::1]"), Ok((true, "::1".into(), 443, "/".into())));
-        for wrong in ["", "h", "/a", "ftp://h/", "http://", "http://user:secret@h/", "http://h/a b"] {
+        for wrong in [
+            "",
+            "h",
+            "/a",
+            "ftp://h/",
+            "http://",
+            "http://user:secret@h/",
+            "http://h/a b",
+            "http://h:99999/",
+            "http://h:0/",
+            "http://h:/",
+            "https://[::1]:70000",
+            "http://h:+80/",
+        ] {
             assert!(place(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_mailer_that_is_given_up_takes_with_it_what_it_has_started() {
+        let dir = std::env::temp_dir().join(format!("pando-mailer-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let (mailer, pipe) = (dir.join("mailer"), dir.join("pipe"));
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        // Both hold the pipe open: it ends when both have ended.
+        let text = format!("#!/bin/sh\nexec 9>{}\necho begun >&9\nsleep 1000 &\nwait\n", pipe.display());
+        std::fs::write(dir.join("text"), text).unwrap();
+        std::fs::set_permissions(dir.join("text"), std::fs::Permissions::from_mode(0o700)).unwrap();
+        // What another test starts meanwhile would have it open for writing, and then it can't be run.
+        let copies = std::process::Command::new("cp").arg(dir.join("text")).arg(&mailer).status();
+        assert!(copies.unwrap().success());
+        let sends = tokio::spawn(async move { mail(&mailer, "a@b", "i", &notice()).await });
+        let mut said = tokio::fs::File::open(&pipe).await.unwrap();
+        let mut begun = [0; 6];
+        said.read_exact(&mut begun).await.unwrap();
+        sends.abort();
+        assert_eq!(said.read(&mut begun).await.unwrap(), 0);
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]
