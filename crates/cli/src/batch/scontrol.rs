@@ -27,7 +27,9 @@ pub fn scontrol(client: &Client, words: &[String]) -> Ended {
             (Some("partition" | "partitions"), name) => show.partition(name),
             (Some("config"), _) => show.config(),
             (Some("hostnames" | "hostname"), list) if list.is_some() || of_job.is_some() => {
-                crate::nodelist::expand(list.or(of_job.as_deref()).unwrap_or(""))?.iter().for_each(|name| println!("{name}"));
+                crate::nodelist::expand(list.or(of_job.as_deref()).unwrap_or(""))?
+                    .iter()
+                    .for_each(|name| println!("{name}"));
                 Ok(0)
             }
             (Some("hostnames" | "hostname"), None) => {
