@@ -274,7 +274,7 @@ impl Asker {
     }
 
     async fn list(&self) -> Result<Vec<Line>, String> {
-        self.desk.look(|queue, _| shown::lines(queue)).await
+        self.desk.look(|queue, _| shown::lines(queue, crate::events::now_ms())).await
     }
 
     /// The job's user, if this one may change it.
