@@ -5,7 +5,7 @@ mod parallel;
 
 pub use batch::{
     AllocOptions, BatchVerb, CancelOptions, HistoryOptions, LogOptions, QueueOptions, SinfoOptions, SubmitOptions,
-    UsageOptions,
+    UsageOptions, all_jobs,
 };
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use pando_node::views::Children;

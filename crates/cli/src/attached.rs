@@ -87,8 +87,14 @@ pub fn detach(words: Vec<OsString>) -> Result<Vec<OsString>, String> {
     let must = |arg: &Arg| arg.get_num_args().is_none_or(|n| n.min_values() > 0);
     let (mut out, mut rest) = (Vec::new(), words.into_iter());
     out.extend(rest.by_ref().take(2));
+    // So srun begins.
+    let is_srun = out.get(2).is_some_and(|w| w == "--as-job");
     let mut says_slurms = false;
     while let Some(word) = rest.next() {
+        if is_srun && word.as_bytes().starts_with(b"-d") {
+            // What is ours by this letter srun does not have.
+            slurm::take(&"--dependency".into(), &mut rest)?;
+        }
         if is_run && slurm::take(&word, &mut rest)? {
             says_slurms = true;
             continue;
@@ -134,7 +140,7 @@ pub fn detach(words: Vec<OsString>) -> Result<Vec<OsString>, String> {
             out.extend(rest.by_ref());
         }
     }
-    if says_slurms {
+    if says_slurms && !is_srun {
         // Who says it wants a job.
         out.insert(2, "--as-job".into());
     }
@@ -164,6 +170,12 @@ mod tests {
         assert_eq!(detached("pando map -j2 -P3 x -j4"), "pando map -j 2 -P 3 x -j4");
         assert_eq!(detached("pando run --nodes=2 --nodes n1 x"), "pando run -N 2 --nodes n1 x");
         assert_eq!(detached("pando run --nodes 2 x --nodes 2"), "pando run -N 2 x --nodes 2");
+        let quiet = "pando run --as-job -n 1 -v -I --immediate -q y -Q -O -X -s --overlap -A x hostname -v";
+        assert_eq!(detached(quiet), "pando run --as-job -n 1 hostname -v");
+        let refused = |text: &str| detach(text.split(' ').map(OsString::from).collect()).unwrap_err();
+        assert!(refused("pando run --as-job -n 1 -d afterok:1 hostname").starts_with("`--dependency` is Slurm's"));
+        assert!(refused("pando run --as-job -n 1 -dafterok:1 hostname").contains("sbatch"));
+        assert_eq!(detached("pando run -d x"), "pando run -d x");
         let refused = detach(["pando", "run", "--mem=2G", "x"].map(OsString::from).to_vec()).unwrap_err();
         assert!(refused.starts_with("`--mem` is Slurm's"), "{refused}");
     }

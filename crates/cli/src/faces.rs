@@ -1,17 +1,17 @@
 //! Slurm's commands, as other names of the binary: `sbatch`, `srun`, `salloc`, `squeue`, `scancel`, `sacct`, `sinfo`, `scontrol`.
 
+use crate::args::Args;
+use clap::CommandFactory;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 /// Options of squeue and sacct that are called otherwise here, and how many words of ours stand for one: none, if it changes nothing.
-const OTHERWISE: [(&str, &str, &str); 22] = [
+const OTHERWISE: [(&str, &str, &str); 20] = [
     ("squeue", "-h", "--noheader"),
     ("squeue", "--user", "--user"),
     ("squeue", "--job", "--jobs"),
     ("squeue", "--state", "--states"),
     ("squeue", "--names", "--name"),
-    ("squeue", "-r", ""),
-    ("squeue", "--array", ""),
     ("sacct", "-j", "--job"),
     ("sacct", "--jobs", "--job"),
     ("sacct", "-S", "--since"),
@@ -29,10 +29,9 @@ const OTHERWISE: [(&str, &str, &str); 22] = [
     ("sinfo", "-a", ""),
 ];
 
-/// The words of ours, if the program was called by one of these names; others as they are. The error is for people.
-pub fn as_called(words: Vec<OsString>) -> Result<Vec<OsString>, String> {
-    let name = words.first().and_then(|w| Path::new(w).file_name()).and_then(OsStr::to_str).unwrap_or("");
-    let verb: &[&str] = match name {
+/// What of ours a name stands for.
+fn verb(name: &str) -> Option<&'static [&'static str]> {
+    Some(match name {
         "sbatch" => &["submit", "--slurm"],
         "squeue" => &["queue", "--slurm"],
         "scancel" => &["cancel"],
@@ -41,15 +40,46 @@ pub fn as_called(words: Vec<OsString>) -> Result<Vec<OsString>, String> {
         "salloc" => &["alloc", "--slurm"],
         "scontrol" => &["__scontrol"],
         "srun" => &["run", "--as-job"],
-        _ => return Ok(words),
+        _ => return None,
+    })
+}
+
+fn called_as(words: &[OsString]) -> &str {
+    words.first().and_then(|w| Path::new(w).file_name()).and_then(OsStr::to_str).unwrap_or("")
+}
+
+/// What is to be printed, if the program was called by one of these names and asked how it is used: our own words for it, under that name.
+pub fn help(words: &[OsString]) -> Option<String> {
+    let name = called_as(words);
+    let ours = verb(name)?.first()?;
+    let asks = match words.get(1).and_then(|w| w.to_str())? {
+        "--help" => true,
+        "help" => name == "scontrol",
+        // Of these it is --noheader.
+        "-h" => !["squeue", "sinfo"].contains(&name),
+        _ => false,
     };
+    if !asks {
+        return None;
+    }
+    if name == "scontrol" {
+        return Some(format!("Usage: {SCONTROL}\n"));
+    }
+    let mut command = Args::command();
+    command.build();
+    let text = command.find_subcommand_mut(ours)?.render_long_help().to_string();
+    let text = text.replace(&format!("pando {ours}"), name);
+    Some(if name == "sbatch" { text.replace("pando-%j.out", "slurm-%j.out") } else { text })
+}
+
+/// The words of ours, if the program was called by one of these names; others as they are. The error is for people.
+pub fn as_called(words: Vec<OsString>) -> Result<Vec<OsString>, String> {
+    let name = called_as(&words);
+    let Some(verb) = verb(name) else { return Ok(words) };
     let name = name.to_owned();
     let first = words.get(1).and_then(|w| w.to_str()).unwrap_or("");
     if ["-V", "--version"].contains(&first) {
         return Ok(["pando", "--version"].map(OsString::from).to_vec());
-    }
-    if name == "scontrol" && ["-h", "--help", "help"].contains(&first) {
-        return Err(SCONTROL.into());
     }
     let mut out: Vec<OsString> = vec!["pando".into()];
     out.extend(verb.iter().map(OsString::from));
@@ -119,7 +149,7 @@ mod tests {
         for (theirs, ours) in [
             ("/usr/bin/sbatch -N 2 job.sh a", "pando submit --slurm -N 2 job.sh a"),
             ("squeue -h --user=ann -j 1,2 -l", "pando queue --slurm --noheader --user ann -j 1,2 -l"),
-            ("squeue -r -t PD -o %i", "pando queue --slurm -t PD -o %i"),
+            ("squeue -r -t PD -o %i", "pando queue --slurm -r -t PD -o %i"),
             ("scancel -u ann 17_3", "pando cancel -u ann 17_3"),
             ("sacct -j 17 -S 2026-01-01 -X -n", "pando history --slurm --job 17 --since 2026-01-01 --noheader"),
             ("scontrol show job 3", "pando __scontrol show job 3"),
@@ -134,6 +164,20 @@ mod tests {
             ("pando run x", "pando run x"),
         ] {
             assert_eq!(called(theirs), ours);
+        }
+    }
+
+    #[test]
+    fn help_is_under_the_name_that_was_called() {
+        let help = |text: &str| help(&text.split(' ').map(OsString::from).collect::<Vec<_>>());
+        for name in ["sbatch", "squeue", "scancel", "sacct", "sinfo", "salloc", "scontrol", "srun"] {
+            let text = help(&format!("/usr/bin/{name} --help")).unwrap();
+            assert!(text.contains(&format!("Usage: {name} ")), "{text}");
+        }
+        let text = help("sbatch -h").unwrap();
+        assert!(text.contains("slurm-%j.out") && !text.contains("pando-%j.out"), "{text}");
+        for other in ["sinfo -h", "pando --help", "sbatch job.sh --help", "srun", "scontrol show"] {
+            assert_eq!(help(other), None, "{other}");
         }
     }
 }

@@ -10,7 +10,13 @@ pub fn gang(client: &Client, quantum_ms: Option<f64>, json: bool) -> Done {
         if ms != 0.0 && !(0.1..=3_600_000.0).contains(&ms) {
             return Err(format!("--quantum {ms}: milliseconds, from 0.1 to an hour; 0 is as configured"));
         }
-        return client.post("/v1/gangs", &GangQuantum { quantum_us: (ms * 1000.0) as u64 }).map_err(|e| e.to_string());
+        let set = GangQuantum { quantum_us: (ms * 1000.0) as u64 };
+        client.post::<_, ()>("/v1/gangs", &set).map_err(|e| e.to_string())?;
+        match ms == 0.0 {
+            true => println!("turns are as long as configured"),
+            false => println!("turns take {ms} ms"),
+        }
+        return Ok(());
     }
     let status: GangStatus = client.get("/v1/gangs").map_err(|e| e.to_string())?;
     if json {

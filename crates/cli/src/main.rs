@@ -30,7 +30,13 @@ use pando_node::place::Place;
 use pando_node::sys;
 
 fn main() {
-    let words = match faces::as_called(std::env::args_os().collect()).and_then(mpiexec::as_called) {
+    let words: Vec<_> = std::env::args_os().collect();
+    if let Some(text) = faces::help(&words) {
+        sys::default_signals(&[libc::SIGPIPE]);
+        print!("{text}");
+        return;
+    }
+    let words = match faces::as_called(words).and_then(mpiexec::as_called) {
         Ok(words) => words,
         Err(why) => std::process::exit(not_started(&why)),
     };

@@ -16,7 +16,7 @@ use Value::{Maybe, No, Yes};
 
 type Word = (&'static str, Value, Option<&'static str>);
 
-const QUEUE: Option<&str> = Some("there is no queue yet, and a job begins at once");
+const QUEUE: Option<&str> = Some("it begins at once, and waits in no queue: `sbatch` and `salloc` do");
 const GPUS: Option<&str> = Some("Pando knows nothing of GPUs; -w names the nodes that have them");
 const MEMORY: Option<&str> = Some("a job gets no memory of its own yet; -N, --ppn and -x say who shares a node");
 const FEATURES: Option<&str> = Some("nodes have no partitions or features here; -w and -x name nodes");

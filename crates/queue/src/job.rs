@@ -1,6 +1,6 @@
 //! A job in the queue, and what has become of its tasks.
 
-use crate::array::Tasks;
+use crate::array::{Array, Tasks};
 use crate::gres::Gres;
 use crate::spec::Spec;
 use serde::{Deserialize, Serialize};
@@ -32,6 +32,17 @@ impl Id {
         }
         let task = task.map(|t| t.parse().map_err(|_| wrong())).transpose()?;
         Ok(Id { job: job.parse().map_err(|_| wrong())?, task })
+    }
+
+    /// Reads what [`Id::read`] does, and `17_[4-6,9]`: some tasks of an array, as queues are shown. The error is for people.
+    pub fn read_all(text: &str) -> Result<Vec<Id>, String> {
+        let Some((job, set)) = text.strip_suffix(']').and_then(|text| text.split_once("_[")) else {
+            return Id::read(text).map(|id| vec![id]);
+        };
+        let job = Id::read(job).ok().filter(|id| id.task.is_none());
+        let job = job.ok_or_else(|| format!("`{text}` is not a job: say 17_[4-6,9] for tasks of an array"))?.job;
+        let set = Array::read(set).map_err(|why| format!("`{text}`: {why}"))?;
+        Ok(set.tasks.iter().map(|task| Id { job, task: Some(task) }).collect())
     }
 }
 
@@ -323,6 +334,13 @@ mod tests {
         }
         for wrong in ["", "a", "1_", "_1", "1_2_3", "-1", "99999999999999999999999"] {
             assert!(Id::read(wrong).unwrap_err().contains(wrong), "{wrong}");
+        }
+        let all =
+            |text: &str| Id::read_all(text).map(|all| all.iter().map(Id::to_string).collect::<Vec<_>>().join(" "));
+        assert_eq!((all("17"), all("17_4")), (Ok("17".into()), Ok("17_4".into())));
+        assert_eq!(all("33_[4-5,9%2]"), Ok("33_4 33_5 33_9".into()));
+        for wrong in ["33_[]", "33_[4", "33_4]", "_[4]", "33_4_[5]", "33_[a]", "33_[5-4]"] {
+            assert!(all(wrong).unwrap_err().contains(wrong), "{wrong}");
         }
     }
 }

@@ -9,6 +9,19 @@ fn id(text: &str) -> Result<Id, String> {
     Id::read(text)
 }
 
+/// Some jobs or tasks, as one word names them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Several(Vec<Id>);
+
+fn several(text: &str) -> Result<Several, String> {
+    Id::read_all(text).map(Several)
+}
+
+/// All that several words name.
+pub fn all_jobs(words: &[Several]) -> Vec<Id> {
+    words.iter().flat_map(|w| w.0.iter().copied()).collect()
+}
+
 /// Batch jobs, which wait in the cluster's queue until there is room for them.
 #[derive(Subcommand)]
 pub enum BatchVerb {
@@ -173,6 +186,9 @@ pub struct QueueOptions {
     /// When those that wait are expected to start.
     #[arg(long)]
     pub start: bool,
+    /// A line for each task of an array.
+    #[arg(short = 'r', long = "array")]
+    pub each: bool,
     /// Which columns, as squeue has them: '%.18i %.9P %j %T %M %R'.
     #[arg(short = 'o', long, value_name = "FORMAT", allow_hyphen_values = true)]
     pub format: Option<String>,
@@ -243,17 +259,17 @@ pub struct CancelOptions {
     /// Send this signal to their processes, and do no more: USR1, 10.
     #[arg(short, long)]
     pub signal: Option<String>,
-    /// The jobs; 17_4 for a task of an array.
-    #[arg(value_name = "JOB", value_parser = id, required_unless_present_any = ["user", "me", "state", "name", "partition"])]
-    pub jobs: Vec<Id>,
+    /// The jobs; 17_4 for a task of an array, 17_[4-6,9] for some.
+    #[arg(value_name = "JOB", value_parser = several, required_unless_present_any = ["user", "me", "state", "name", "partition"])]
+    pub jobs: Vec<Several>,
 }
 
 /// Jobs.
 #[derive(ClapArgs)]
 pub struct Ids {
-    /// The jobs; 17_4 for a task of an array.
-    #[arg(value_name = "JOB", value_parser = id, required = true)]
-    pub jobs: Vec<Id>,
+    /// The jobs; 17_4 for a task of an array, 17_[4-6,9] for some.
+    #[arg(value_name = "JOB", value_parser = several, required = true)]
+    pub jobs: Vec<Several>,
 }
 
 /// `pando usage`.

@@ -2,7 +2,7 @@
 //! with us but is not stopped with us, tells the queue all the time that somebody is there (docs/decisions/0039).
 
 use super::spec::Manner;
-use super::{Ended, PAUSE, ask, ask_on, order, say};
+use super::{Ended, PAUSE, ask, ask_on, nodes, order, say};
 use crate::args::AllocOptions;
 use crate::stopping::Job as Program;
 use pando_kernel::signal;
@@ -14,6 +14,7 @@ use pando_node::sys;
 use pando_queue::{Bytes, Id, Share, Spec, State, Work};
 use std::ffi::{OsStr, OsString};
 use std::io::{ErrorKind, Read};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,12 +35,28 @@ enum Phase {
     Over,
 }
 
+/// A command does not begin with a hyphen: what does is an option that is not known.
+fn refuse_options(options: &AllocOptions) -> Result<(), String> {
+    let Some(word) = options.command.first().map(|c| c.to_string_lossy()).filter(|c| c.starts_with('-')) else {
+        return Ok(());
+    };
+    let called = if options.slurm { "salloc" } else { "pando alloc" };
+    Err(match word.split('=').next().unwrap_or("") {
+        "--no-shell" => format!("{word}: an allocation ends with its command; `sbatch` runs a script without you"),
+        name if name == "--immediate" || name.starts_with("-I") => {
+            format!("{word}: {called} waits until there is room, and Ctrl-C ends that")
+        }
+        _ => format!("`{word}` is no option of `{called}`: --help shows them"),
+    })
+}
+
 /// What the holder of the nodes does.
 fn holder(options: &AllocOptions) -> Result<(Spec, Manner), String> {
     let (mut spec, mut manner) = (Spec::default(), Manner::default());
     let name = options.command.first().map(|c| c.to_string_lossy().into_owned());
     let name = name.as_deref().and_then(|n| n.rsplit('/').next()).unwrap_or("interactive").to_owned();
     say(&mut spec, &mut manner, &options.said.0, name)?;
+    refuse_options(options)?;
     if spec.array.is_some() {
         return Err("--array: an allocation has no tasks".into());
     }
@@ -49,6 +66,9 @@ fn holder(options: &AllocOptions) -> Result<(Spec, Manner), String> {
     spec.files.output = Some(Bytes::from("/dev/null"));
     (spec.files.error, spec.files.input) = (None, None);
     (spec.requeue, spec.tied) = (false, true);
+    let here = std::env::current_dir().map_err(|e| format!("the working directory: {e}"))?;
+    let directory = manner.chdir.as_ref().map_or(here.clone(), |dir| here.join(dir));
+    spec.directory = Bytes(directory.into_os_string().into_vec());
     Ok((spec, manner))
 }
 
@@ -70,6 +90,9 @@ pub fn alloc(client: &Client, options: &AllocOptions) -> Ended {
     *phase.lock().unwrap_or_else(PoisonError::into_inner) = Phase::Waits(number);
     let mut tie = tied(number)?;
     tell(&format!("Pending job allocation {number}"));
+    if let Some(why) = nodes::impossible(client, &spec.request) {
+        tell(&format!("it can't start on the nodes that there are: {why}; it waits for others to come"));
+    }
     let stands = loop {
         let ask = Ask::Tie { job: number, known: Some(State::Pending), patience_ms: PATIENCE_MS };
         let stands: Tied = ask_on(client, &ask)?;
@@ -86,6 +109,8 @@ pub fn alloc(client: &Client, options: &AllocOptions) -> Ended {
     tell(&format!("Granted job allocation {number}"));
     let nodes: Vec<&str> = stands.shares.iter().map(|s| s.node.as_str()).collect();
     tell(&format!("Nodes {} are ready for job", nodes.join(",")));
+    // As the queue has it: with its user and account.
+    let spec = ask_on::<Shown>(client, &Ask::Show(Id::of(number))).map_or(spec, |shown| shown.job.spec);
     let done = runs(client, options, (&spec, number, &stands.shares), &phase, called);
     let done = done.map_err(|why| format!("{why}; job allocation {number} is given back"));
     let given: Result<Done, String> = ask_on(client, &Ask::GiveBack(number));

@@ -2,12 +2,14 @@
 
 use super::format::{Format, plain};
 use super::{Ended, ask, now};
-use crate::args::{CancelOptions, QueueOptions};
+use crate::args::{CancelOptions, QueueOptions, all_jobs};
 use crate::show::print_json;
 use pando_node::client::Client;
 use pando_node::queue::ask::{Ask, Done, Line, Shown};
 use pando_node::sys;
+use pando_node::views::{Liveness, Node};
 use pando_queue::{Id, State, times};
+use std::collections::BTreeSet;
 
 /// What squeue shows if nothing is said.
 const USUAL: &str = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R";
@@ -100,8 +102,8 @@ fn cell(l: &Line, expected: Option<u64>, letter: char) -> String {
         'L' => times::show(left),
         'D' => l.node_count.to_string(),
         'C' => l.cpus.to_string(),
-        'R' if l.nodes.is_empty() && !l.reason.is_empty() => format!("({})", l.reason),
-        'R' | 'N' => l.nodes.join(","),
+        'R' => place(l),
+        'N' => l.nodes.join(","),
         'r' => if l.reason.is_empty() { "None" } else { &l.reason }.to_owned(),
         'S' => moment(l.started.or(expected)),
         'e' => moment(ends),
@@ -130,6 +132,10 @@ fn meant(client: &Client, options: &QueueOptions) -> Result<Vec<Line>, String> {
     let mut users = options.user.clone();
     users.extend(options.me.then(super::me));
     let mut lines: Vec<Line> = ask(client, &Ask::List)?;
+    mark_down(client, &mut lines);
+    if options.each {
+        lines = lines.into_iter().flat_map(each).collect();
+    }
     let has = |all: &[String], one: &String| all.is_empty() || all.contains(one);
     // Whoever names states means those that have ended, too.
     let shown = |l: &Line| match (&states, options.states.is_empty()) {
@@ -149,6 +155,23 @@ fn meant(client: &Client, options: &QueueOptions) -> Result<Vec<Line>, String> {
     Ok(lines)
 }
 
+/// Says of those that run which of their nodes is down.
+fn mark_down(client: &Client, lines: &mut [Line]) {
+    let Ok(known) = client.get::<Vec<Node>>("/v1/nodes") else { return };
+    let down: BTreeSet<&str> = known.iter().filter(|n| n.state == Liveness::Down).map(|n| n.name.as_str()).collect();
+    for line in lines.iter_mut().filter(|l| !l.state.is_final() && l.reason.is_empty()) {
+        if let Some(node) = line.nodes.iter().find(|n| down.contains(n.as_str())) {
+            line.reason = format!("node {node} is down");
+        }
+    }
+}
+
+/// Where it runs, and what is in its way.
+pub fn place(l: &Line) -> String {
+    let reason = if l.reason.is_empty() { String::new() } else { format!("({})", l.reason) };
+    [l.nodes.join(","), reason].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
 /// A line of this job; of a task that waits with others, too.
 fn is_of(l: &Line, id: Id) -> bool {
     l.job == id.job && id.task.is_none_or(|task| tasks(l).is_none_or(|all| all.iter().any(|t| t.task == Some(task))))
@@ -164,6 +187,14 @@ fn tasks(l: &Line) -> Option<Vec<Id>> {
     };
     let all = set.split(',').filter_map(range).flatten();
     Some(all.map(|task| Id { job: l.job, task: Some(task) }).collect())
+}
+
+/// A line for each of its tasks.
+fn each(line: Line) -> Vec<Line> {
+    match tasks(&line) {
+        Some(tasks) => tasks.into_iter().map(|id| Line { id: id.to_string(), ..line.clone() }).collect(),
+        None => vec![line],
+    }
 }
 
 /// `pando queue`.
@@ -201,12 +232,13 @@ pub fn queue(client: &Client, options: &QueueOptions) -> Ended {
 pub fn cancel(client: &Client, options: &CancelOptions) -> Ended {
     let signal = options.signal.as_deref().map(super::signal).transpose()?;
     let picks = options.state.is_some() || options.name.is_some() || options.partition.is_some() || options.me;
-    let mut what = Ask::Cancel { ids: options.jobs.clone(), user: options.user.clone(), signal };
+    let jobs = all_jobs(&options.jobs);
+    let mut what = Ask::Cancel { ids: jobs.clone(), user: options.user.clone(), signal };
     if picks {
-        let mine = options.user.is_none() && options.jobs.is_empty();
+        let mine = options.user.is_none() && jobs.is_empty();
         let chosen = QueueOptions {
             user: options.user.iter().cloned().chain((mine || options.me).then(super::me)).collect(),
-            jobs: options.jobs.clone(),
+            jobs,
             states: options.state.iter().cloned().collect(),
             name: options.name.iter().cloned().collect(),
             partition: options.partition.iter().cloned().collect(),

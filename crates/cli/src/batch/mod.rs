@@ -14,7 +14,7 @@ mod usage;
 
 pub use format::plain;
 
-use crate::args::{BatchVerb, SubmitOptions, UsageOptions};
+use crate::args::{BatchVerb, SubmitOptions, UsageOptions, all_jobs};
 use crate::parallel::environment::environment;
 
 use pando_node::client::{Client, ClientError};
@@ -198,10 +198,10 @@ pub fn act(client: &Client, verb: BatchVerb) -> i32 {
         BatchVerb::Submit(options) => submit(client, &options),
         BatchVerb::Queue(options) => list::queue(client, &options),
         BatchVerb::Cancel(options) => list::cancel(client, &options),
-        BatchVerb::Hold(ids) => order(client, &Ask::Hold(ids.jobs)),
-        BatchVerb::Release(ids) => order(client, &Ask::Release(ids.jobs)),
-        BatchVerb::Requeue { hold, ids } => order(client, &Ask::Requeue { ids: ids.jobs, hold }),
-        BatchVerb::Wait(ids) => wait(client, &ids.jobs, false),
+        BatchVerb::Hold(ids) => order(client, &Ask::Hold(all_jobs(&ids.jobs))),
+        BatchVerb::Release(ids) => order(client, &Ask::Release(all_jobs(&ids.jobs))),
+        BatchVerb::Requeue { hold, ids } => order(client, &Ask::Requeue { ids: all_jobs(&ids.jobs), hold }),
+        BatchVerb::Wait(ids) => wait(client, &all_jobs(&ids.jobs), false),
         BatchVerb::Info { job, json } => shown::info(client, job, json).map(|()| 0),
         BatchVerb::Logs(options) => logs::logs(client, &options),
         BatchVerb::Attach { shell: true, job } => alloc::shell(client, job),

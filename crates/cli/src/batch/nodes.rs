@@ -7,6 +7,7 @@ use crate::show::print_json;
 use pando_node::client::Client;
 use pando_node::queue::ask::{Ask, Cluster, NodeUse, PartitionUse};
 use pando_node::views::{Liveness, Node};
+use pando_queue::gres::Gres;
 use pando_queue::times;
 
 const USUAL: &str = "%9P %.5a %.10l %.6D %.6t %N";
@@ -174,6 +175,9 @@ pub fn impossible(client: &Client, request: &pando_queue::Request) -> Option<Str
     if request.memory > most_memory {
         return Some(format!("no node has {} MB of memory (--mem): the largest has {most_memory}", request.memory));
     }
+    if let Some(why) = lacks(client, request) {
+        return Some(why);
+    }
     let takes = |n: &&&Node| cpus(n) >= each && n.memory >> 20 >= request.memory;
     let fit: Vec<u32> = known.iter().filter(takes).map(|n| cpus(n) / each).collect();
     let nodes = request.least_nodes();
@@ -184,4 +188,68 @@ pub fn impossible(client: &Client, request: &pando_queue::Request) -> Option<Str
     (wanted > room).then(|| {
         format!("it wants {} CPUs (--ntasks), and there are {}", wanted * u64::from(each), room * u64::from(each))
     })
+}
+
+/// Generic resources, features and licences that it wants, and that no node, or the cluster, has so many of.
+fn lacks(client: &Client, request: &pando_queue::Request) -> Option<String> {
+    if request.gres.is_empty() && request.features.is_empty() && request.licences.is_empty() {
+        return None;
+    }
+    let all: Cluster = ask(client, &Ask::Cluster).ok()?;
+    missing(&all.nodes.iter().map(|n| &n.node).collect::<Vec<_>>(), &all.rules.licences, request)
+}
+
+fn missing(nodes: &[&pando_queue::Node], licences: &[Gres], request: &pando_queue::Request) -> Option<String> {
+    let count = |all: &[Gres], kind: &str| all.iter().filter(|g| g.kind == kind).map(|g| g.count).sum::<u32>();
+    let features = request.features.iter().find(|f| !nodes.iter().any(|n| n.features.contains(f)));
+    if let Some(feature) = features {
+        return Some(format!("no node is said to have {feature} (--constraint)"));
+    }
+    let most = |kind: &str| nodes.iter().map(|n| count(&n.gres, kind)).max().unwrap_or(0);
+    if let Some(gres) = request.gres.iter().find(|g| most(&g.kind) < g.count) {
+        let most = match most(&gres.kind) {
+            0 => "none has any".to_owned(),
+            most => format!("the one with most has {most}"),
+        };
+        return Some(format!("no node has {gres} (--gres): {most}"));
+    }
+    let few = request.licences.iter().find(|l| count(licences, &l.kind) < l.count)?;
+    Some(format!(
+        "the cluster has {} of licence {} (--licenses), and it wants {}",
+        count(licences, &few.kind),
+        few.kind,
+        few.count
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pando_queue::{Request, gres};
+
+    #[test]
+    fn what_no_node_has_is_said() {
+        let node = |gres: &str, features: &[&str]| pando_queue::Node {
+            gres: gres::read(gres).unwrap(),
+            features: features.iter().map(|f| (*f).to_owned()).collect(),
+            ..pando_queue::Node::default()
+        };
+        let nodes = [node("gpu:2", &["ssd"]), node("fpga:1", &["big"])];
+        let nodes: Vec<&pando_queue::Node> = nodes.iter().collect();
+        let licences = gres::read("solver:3").unwrap();
+        let why = |gres: Option<&str>, features: &[&str], wanted: Option<&str>| {
+            let read = |text: Option<&str>| text.map_or_else(Vec::new, |text| gres::read(text).unwrap());
+            let features = features.iter().map(|f| (*f).to_owned()).collect();
+            let request = Request { gres: read(gres), features, licences: read(wanted), ..Request::default() };
+            missing(&nodes, &licences, &request).unwrap_or_default()
+        };
+        assert_eq!(why(Some("gpu:2"), &["ssd"], Some("solver:3")), "");
+        assert_eq!(why(Some("gpu:3"), &[], None), "no node has gpu:3 (--gres): the one with most has 2");
+        assert_eq!(why(Some("tape"), &[], None), "no node has tape:1 (--gres): none has any");
+        assert_eq!(why(None, &["foo"], None), "no node is said to have foo (--constraint)");
+        assert_eq!(
+            why(None, &[], Some("solver:4")),
+            "the cluster has 3 of licence solver (--licenses), and it wants 4"
+        );
+    }
 }

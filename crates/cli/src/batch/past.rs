@@ -127,6 +127,7 @@ fn why(how: &How) -> String {
     match how {
         How::NotBegun(why) | How::CantBegin(why) => why.clone(),
         How::NodeLost(node) => format!("node {node} was lost"),
+        How::OutOfMemory => "it took more memory than it had".into(),
         _ => String::new(),
     }
 }

@@ -19,6 +19,7 @@ pub fn scontrol(client: &Client, words: &[String]) -> Ended {
     let words: Vec<&str> = words.iter().filter(is_left).map(String::as_str).collect();
     let lower: Vec<String> = words.iter().map(|w| w.to_ascii_lowercase()).collect();
     let rest = words.get(1..).unwrap_or_default();
+    let of_job = std::env::var("SLURM_JOB_NODELIST").ok().filter(|list| !list.is_empty());
     let show = Show { client, json, one_line };
     match lower.first().map(String::as_str) {
         Some("show") => match (lower.get(1).map(String::as_str), words.get(2).copied()) {
@@ -26,9 +27,14 @@ pub fn scontrol(client: &Client, words: &[String]) -> Ended {
             (Some("node" | "nodes"), name) => show.node(name),
             (Some("partition" | "partitions"), name) => show.partition(name),
             (Some("config"), _) => show.config(),
-            (Some("hostnames" | "hostname"), Some(list)) => {
-                crate::nodelist::expand(list)?.iter().for_each(|name| println!("{name}"));
+            (Some("hostnames" | "hostname"), list) if list.is_some() || of_job.is_some() => {
+                crate::nodelist::expand(list.or(of_job.as_deref()).unwrap_or(""))?
+                    .iter()
+                    .for_each(|name| println!("{name}"));
                 Ok(0)
+            }
+            (Some("hostnames" | "hostname"), None) => {
+                Err("show hostnames: say which, like n[1-3]; within a job it is SLURM_JOB_NODELIST".into())
             }
             (Some("hostlist"), Some(list)) => {
                 println!("{list}");

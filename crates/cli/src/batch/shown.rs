@@ -20,11 +20,6 @@ pub fn span(ms: u64) -> String {
 /// `pando queue`.
 pub fn queue(lines: &[Line], no_header: bool) {
     let row = |l: &Line| {
-        let list = match (l.nodes.is_empty(), l.reason.is_empty()) {
-            (false, _) => l.nodes.join(","),
-            (true, false) => format!("({})", l.reason),
-            (true, true) => String::new(),
-        };
         vec![
             l.id.clone(),
             l.partition.clone(),
@@ -34,7 +29,7 @@ pub fn queue(lines: &[Line], no_header: bool) {
             span(l.ran_ms),
             l.node_count.to_string(),
             l.cpus.to_string(),
-            list,
+            super::list::place(l),
         ]
     };
     let rows: Vec<Vec<String>> = lines.iter().map(row).collect();

@@ -23,6 +23,10 @@ pub fn act(node: &Arc<Node>, desk: &Desk, queue: &Queue, effect: Effect, again: 
             let Some(job) = queue.job(id.job) else { return };
             let mut order = Order::of(&job.spec, Key { keeper: me, id, run }, shares);
             order.environment.extend(environment(&node));
+            if job.spec.tied {
+                // It only waits there: the directory is where its user's command runs.
+                order.directory = Bytes::from("/");
+            }
             tokio::spawn(begin(node, desk, order));
         }
         Effect::End(id, run, cause) => {

@@ -274,7 +274,7 @@ impl Asker {
     }
 
     async fn list(&self) -> Result<Vec<Line>, String> {
-        let mut all = self.desk.look(|queue, _| shown::lines(queue)).await?;
+        let mut all = self.desk.look(|queue, _| shown::lines(queue, crate::events::now_ms())).await?;
         // What others note is theirs.
         all.iter_mut().filter(|line| line.user != self.user && !self.operator).for_each(|line| line.comment.clear());
         Ok(all)

@@ -8,13 +8,16 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// What is in the queue and what has just ended, by number.
-pub fn lines(queue: &Queue) -> Vec<Line> {
+///
+/// `now`: milliseconds since 1970; the queue's own time stands still while nothing happens in it.
+pub fn lines(queue: &Queue, now: u64) -> Vec<Line> {
+    let now = now.max(queue.now());
     let partition = queue.settings().usual().to_owned();
     let mut all = Vec::new();
     for job in queue.jobs() {
         let basic = || basic(job, &partition);
         for (task, run) in &job.running {
-            all.push(running(basic(), job, *task, run, queue));
+            all.push(running(basic(), job, *task, run, now));
         }
         for (tasks, held) in [(job.waiting.without(&job.held), false), (job.held.clone(), true)] {
             if !tasks.is_empty() {
@@ -59,12 +62,12 @@ fn basic(job: &Job, partition: &str) -> Line {
     }
 }
 
-fn running(line: Line, job: &Job, task: u32, run: &Run, queue: &Queue) -> Line {
+fn running(line: Line, job: &Job, task: u32, run: &Run, now: u64) -> Line {
     let nodes: Vec<String> = run.shares.iter().map(|s| s.node.clone()).collect();
     Line {
         id: job.name_of(task).to_string(),
         state: run.state(),
-        ran_ms: run.ran(queue.now()),
+        ran_ms: run.ran(now),
         node_count: nodes.len() as u32,
         cpus: run.cpus(),
         ranks: run.shares.iter().map(|s| s.ranks).sum(),
