@@ -113,6 +113,7 @@ impl Pass {
         let wanted = wanted.collect::<Result<Vec<u32>, Why>>()?;
         let need = Need {
             cpus: request.cpus_per_rank.max(1),
+            turns: queue.settings.turns.max(1),
             each,
             ranks: request.least_ranks(),
             nodes: (nodes, request.nodes_max.unwrap_or(u32::MAX)),

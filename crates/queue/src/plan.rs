@@ -80,6 +80,8 @@ impl Line {
 /// What a job needs of lines: made of a [`Request`](crate::Request) once, however many jobs have the same.
 #[derive(Clone, Debug)]
 pub(crate) struct Need {
+    /// How often each CPU is counted.
+    pub(crate) turns: u32,
     pub(crate) cpus: u32,
     /// Ranks of each node: at least, at most.
     pub(crate) each: (u32, u32),
@@ -113,7 +115,9 @@ impl Need {
             true => total.cpus,
             false => free.cpus,
         };
-        let by_cpus = (cpus / self.cpus).min(self.each.1);
+        // No rank has its job's CPU a second time, though there are as many turns.
+        let own = cpus.min(total.cpus / self.turns);
+        let by_cpus = (own / self.cpus).min(self.each.1);
         let each = self.memory_per_cpu.saturating_mul(u64::from(self.cpus));
         let by_memory = free.memory.checked_div(each).unwrap_or(u64::MAX);
         by_cpus.min(by_memory.min(u64::from(u32::MAX)) as u32)

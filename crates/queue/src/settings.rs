@@ -58,6 +58,9 @@ pub struct Settings {
     pub again_ms: u64,
     /// Tasks that were told to end, or should have, are reckoned with for so long, milliseconds.
     pub end_ms: u64,
+    /// So many jobs share each CPU by turns, and nodes count each so often: one job never has one of them twice. 0 and 1: nobody shares.
+    #[serde(skip)]
+    pub turns: u32,
 }
 
 impl Default for Settings {
@@ -81,6 +84,7 @@ impl Default for Settings {
             runs: 5,
             again_ms: 10 * SECOND,
             end_ms: 30 * SECOND,
+            turns: 1,
         }
     }
 }

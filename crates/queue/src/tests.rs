@@ -421,3 +421,16 @@ fn fair_share_converges() {
     let shares = queue.shares();
     assert!(shares.values().all(|left| (left - 0.5).abs() < 0.01), "{shares:?}");
 }
+
+#[test]
+fn who_shares_cpus_by_turns_has_none_of_them_twice() {
+    // Nodes of one CPU, which is counted twice.
+    let mut story = Story::new(Settings { turns: 2, ..Settings::default() }, &[2, 2]);
+    story.submit(ranks(2));
+    assert_eq!(story.tick(), "1 on n0x1+n1x1", "a rank on each, not both on one CPU");
+    story.submit(ranks(2));
+    assert_eq!(story.tick(), "2 on n0x1+n1x1", "beside the first");
+    story.submit(ranks(3));
+    story.submit(ranks(1));
+    assert_eq!(story.tick(), "", "three never fit, and all turns are taken");
+}

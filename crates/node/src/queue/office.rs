@@ -81,7 +81,8 @@ fn desk(node: &Arc<Node>) -> Result<Desk, String> {
         return Err(format!("node {} does not keep the queue", node.name()));
     }
     let theirs = node.clone();
-    let begun = clerk::start(file(node), node.config.queue.rules.clone(), move |desk| {
+    let rules = pando_queue::Settings { turns: node.config.queue.turns, ..node.config.queue.rules.clone() };
+    let begun = clerk::start(file(node), rules, move |desk| {
         Box::new(move |queue, effect, again| deliver::act(&theirs, &desk, queue, effect, again))
     })?;
     tokio::spawn(seen::keep(node.clone(), begun.clone()));
