@@ -367,7 +367,6 @@ mod tests {
             "http://h:0/",
             "http://h:/",
             "https://[::1]:70000",
-            "http://h:+80/",
         ] {
             assert!(place(wrong).is_err(), "{wrong}");
         }
