@@ -7,10 +7,11 @@ use crate::args::AllocOptions;
 use crate::stopping::Job as Program;
 use pando_kernel::signal;
 use pando_node::client::Client;
-use pando_node::queue::ask::{Ask, Done, Shown, Tied};
+use pando_node::queue::ask::{Ask, Cluster, Done, Shown, Tied};
 use pando_node::queue::errand::{Key, Order};
 use pando_node::queue::variables;
 use pando_node::sys;
+use pando_node::views::Info;
 use pando_queue::{Bytes, Id, Share, Spec, State, Work};
 use std::ffi::{OsStr, OsString};
 use std::io::{ErrorKind, Read};
@@ -143,6 +144,7 @@ fn runs(
     let mut command = Command::new(&words[0]);
     let here = std::env::current_dir().unwrap_or_default();
     command.args(&words[1..]).envs(given(spec, Id::of(number), 0, shares)).env("SLURM_SUBMIT_DIR", here);
+    command.env("SLURM_SUBMIT_HOST", super::host()).envs(variables::asked(spec)).envs(of_cluster(client, spec));
     sys::unblock_signals(&mut command);
     OF_A_SCRIPT.iter().for_each(|name| _ = command.env_remove(name));
     let child = {
@@ -165,6 +167,13 @@ fn runs(
     *phase.lock().unwrap_or_else(PoisonError::into_inner) = Phase::Over;
     let status = status?;
     Ok(status.code().map_or_else(|| Err(status.signal().unwrap_or(libc::SIGKILL)), Ok))
+}
+
+/// The cluster's name and the job's partition, if that can be said.
+fn of_cluster(client: &Client, spec: &Spec) -> Vec<(&'static str, String)> {
+    let (info, all) = (client.get::<Info>("/v1/info"), ask::<Cluster>(client, &Ask::Cluster));
+    let (Ok(info), Ok(all)) = (info, all) else { return Vec::new() };
+    variables::of_cluster(spec, info.cluster, all.rules.usual()).to_vec()
 }
 
 /// The command hears of it when its nodes are no longer its own.

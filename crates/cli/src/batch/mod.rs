@@ -72,6 +72,9 @@ fn made(options: &SubmitOptions) -> Result<(Spec, Manner), String> {
     spec.directory = Bytes(directory.as_os_str().as_bytes().to_vec());
     let variables = environment(std::env::vars_os().collect(), manner.export.as_deref().map(OsStr::new), &[])?;
     spec.environment = variables.into_iter().map(|(n, v)| (Bytes(n.into_vec()), Bytes(v.into_vec()))).collect();
+    let name = (Bytes::from("SLURM_SUBMIT_HOST"), Bytes::from(host().as_str()));
+    spec.environment.retain(|(n, _)| *n != name.0);
+    spec.environment.push(name);
     spec.work = work;
     whole(&mut spec.tell, me);
     if spec.files.output.is_none() && options.slurm {
@@ -267,6 +270,11 @@ fn ask_on<T: DeserializeOwned>(client: &Client, what: &Ask) -> Result<T, String>
             answer => return answer.map_err(said),
         }
     }
+}
+
+/// What this machine is called.
+fn host() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
 fn me() -> String {

@@ -166,7 +166,7 @@ fn state(state: State, ending: Option<&Cause>) -> String {
 }
 
 /// As Slurm's accounts have it: status, and signal.
-fn end(how: &How) -> String {
+pub fn end(how: &How) -> String {
     match how {
         How::Exit(status) => format!("{status}:0"),
         How::Signal(number) => format!("0:{number}"),

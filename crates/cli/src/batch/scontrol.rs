@@ -5,9 +5,13 @@ use super::list::moment;
 use super::{Ended, ask, nodes, order};
 use crate::show::print_json;
 use pando_node::client::Client;
-use pando_node::queue::ask::{Ask, Line, Shown};
+use pando_node::queue::ask::{Ask, Cluster, Line, Past, Shown};
+use pando_node::queue::{Names, filled, pattern};
 use pando_node::views::Info;
-use pando_queue::{Id, Update, times};
+use pando_queue::{Id, State, Update, times};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// One of its commands.
 pub fn scontrol(client: &Client, words: &[String]) -> Ended {
@@ -160,23 +164,36 @@ impl Show<'_> {
         if shown.is_empty() {
             println!("No jobs in the system");
         }
-        shown.iter().for_each(|(id, one)| self.print_job(*id, one));
+        let usual = ask::<Cluster>(self.client, &Ask::Cluster)?.rules.usual().to_owned();
+        shown.iter().for_each(|(id, one)| self.print_job(*id, one, &usual));
         Ok(0)
     }
 
-    fn print_job(&self, id: Id, shown: &Shown) {
+    /// The last of its tasks that has ended, if nothing of it waits or runs.
+    fn past(&self, id: Id, state: State) -> Option<Past> {
+        let what = Ask::History { user: None, job: Some(id.job), since: 0, most: 1000 };
+        let all: Vec<Past> = if state.is_final() { ask(self.client, &what).ok()? } else { return None };
+        let is_it = |p: &Past| p.outcome.state.is_final() && (id.task.is_none() || p.outcome.id.task == id.task);
+        all.into_iter().rev().find(is_it)
+    }
+
+    fn print_job(&self, id: Id, shown: &Shown, usual: &str) {
         let (job, spec) = (&shown.job, &shown.job.spec);
         let request = &spec.request;
+        let past = self.past(id, shown.state).map(|past| past.outcome);
         let run = job.running.iter().find(|(task, _)| id.task.is_none_or(|t| t == **task)).map(|(_, run)| run);
+        let run = run.or(past.as_ref().map(|past| &past.run));
+        let status = past.as_ref().map_or("0:0".into(), |past| super::past::end(&past.how).replace('-', "0:0"));
         let nodes: Vec<&str> = run.iter().flat_map(|run| &run.shares).map(|s| s.node.as_str()).collect();
         let count = if nodes.is_empty() { request.least_nodes().into() } else { nodes.len() as u64 };
-        let path = |file: &Option<pando_queue::Bytes>, usual: &str| match file {
-            Some(file) => String::from_utf8_lossy(&file.0).into_owned(),
-            None => usual.to_owned(),
+        let names = Names { id, name: &spec.name, user: &spec.user, node: nodes.first().copied().unwrap_or("") };
+        let whole = |pattern: &[u8]| {
+            let directory = Path::new(OsStr::from_bytes(&spec.directory.0));
+            directory.join(OsStr::from_bytes(&filled(pattern, &names))).to_string_lossy().into_owned()
         };
-        let ran = run.map_or(0, |run| run.ran(super::now().0));
+        let input = spec.files.input.as_ref().map_or("/dev/null".into(), |file| whole(&file.0));
+        let ran = run.map_or(0, |run| run.ran(past.as_ref().map_or(super::now().0, |past| past.ended)));
         let cpus = run.map_or(request.least_cpus(), |run| run.cpus());
-        let output = path(&spec.files.output, "pando-%j.out");
         let why = shown.why.clone().unwrap_or_else(|| "None".into());
         self.print(&[
             vec![("JobId", id.to_string()), ("JobName", spec.name.clone())],
@@ -190,15 +207,19 @@ impl Show<'_> {
                 ("Nice", spec.nice.to_string()),
             ],
             vec![("JobState", shown.state.names().0.into()), ("Reason", why)],
-            vec![("Requeue", u8::from(spec.requeue).to_string()), ("Restarts", run.map_or(0, |r| r.run).to_string())],
+            vec![
+                ("Requeue", u8::from(spec.requeue).to_string()),
+                ("Restarts", run.map_or(0, |r| if r.run == u32::MAX { 0 } else { r.run }).to_string()),
+                ("ExitCode", status),
+            ],
             vec![("RunTime", times::show(Some(ran))), ("TimeLimit", times::show(spec.limit_ms))],
             vec![
                 ("SubmitTime", moment(Some(job.submitted))),
                 ("StartTime", moment(run.map(|r| r.started).or(shown.expected))),
-                ("EndTime", moment(shown.ends)),
+                ("EndTime", moment(past.as_ref().map(|past| past.ended).or(shown.ends))),
             ],
             vec![
-                ("Partition", request.partition.clone().unwrap_or_else(|| "(default)".into())),
+                ("Partition", request.partition.clone().unwrap_or_else(|| usual.to_owned())),
                 ("NodeList", nodes.join(",")),
                 ("BatchHost", nodes.first().copied().unwrap_or("").into()),
             ],
@@ -211,9 +232,9 @@ impl Show<'_> {
             vec![("MinMemoryNode", format!("{}M", request.memory)), ("Features", request.features.join(","))],
             vec![("WorkDir", String::from_utf8_lossy(&spec.directory.0).into_owned())],
             vec![
-                ("StdOut", output.clone()),
-                ("StdErr", path(&spec.files.error, &output)),
-                ("StdIn", path(&spec.files.input, "/dev/null")),
+                ("StdOut", whole(pattern(&spec.files, id, false))),
+                ("StdErr", whole(pattern(&spec.files, id, true))),
+                ("StdIn", input),
             ],
         ]);
     }

@@ -1,6 +1,7 @@
 //! What a batch job finds in its environment: what its user had, our own names, and those of Slurm, which many scripts ask for.
 
 use crate::queue::errand::Order;
+use pando_queue::Spec;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
@@ -11,6 +12,21 @@ pub fn all(order: &Order, node: &str) -> Vec<(OsString, OsString)> {
         given.map(|(n, v)| (OsStr::from_bytes(&n.0).to_owned(), OsStr::from_bytes(&v.0).to_owned())).collect();
     all.extend(ours(order, node).into_iter().map(|(n, v)| (n.into(), v.into())));
     all
+}
+
+/// What was asked for, in Slurm's names: an order does not have it besides.
+pub fn asked(spec: &Spec) -> Vec<(&'static str, String)> {
+    let request = &spec.request;
+    let mut all = Vec::new();
+    all.extend(request.ranks_per_node.map(|n| ("SLURM_NTASKS_PER_NODE", n.to_string())));
+    all.extend((request.memory_per_cpu > 0).then(|| ("SLURM_MEM_PER_CPU", request.memory_per_cpu.to_string())));
+    all
+}
+
+/// Which cluster it is, and the partition: what was asked for, or the one of those that name none.
+pub fn of_cluster(spec: &Spec, cluster: String, usual: &str) -> [(&'static str, String); 2] {
+    let partition = spec.request.partition.clone().unwrap_or_else(|| usual.to_owned());
+    [("SLURM_CLUSTER_NAME", cluster), ("SLURM_JOB_PARTITION", partition)]
 }
 
 /// Our own names and Slurm's, for a script that runs at `node`.
@@ -65,4 +81,29 @@ pub fn ours(order: &Order, node: &str) -> Vec<(&'static str, String)> {
         all.push(("SLURM_MEM_PER_NODE", memory.to_string()));
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::errand::Key;
+    use pando_queue::{Bytes, Id, Request};
+
+    #[test]
+    fn what_was_asked_for_is_there_in_slurms_names() {
+        let key = || Key { keeper: "n1".into(), id: Id::of(1), run: 0 };
+        let found = |spec: &Spec, name: &str| {
+            let all = all(&Order::of(spec, key(), Vec::new()), "n1");
+            let last = all.iter().rfind(|(n, _)| n == name);
+            last.map(|(_, value)| value.to_string_lossy().into_owned())
+        };
+        let request = Request { ranks_per_node: Some(3), memory_per_cpu: 512, ..Request::default() };
+        // Of the job that submitted it.
+        let environment = vec![(Bytes::from("SLURM_NTASKS_PER_NODE"), Bytes::from("9"))];
+        let spec = Spec { request, environment, ..Spec::default() };
+        assert_eq!(found(&spec, "SLURM_NTASKS_PER_NODE").as_deref(), Some("3"));
+        assert_eq!(found(&spec, "SLURM_MEM_PER_CPU").as_deref(), Some("512"));
+        assert_eq!(found(&Spec::default(), "SLURM_MEM_PER_CPU"), None);
+        assert_eq!(of_cluster(&spec, "c".into(), "batch")[1].1, "batch");
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::clerk::Desk;
 use super::errand::{Errand, KNOWN, Key, Order, send};
+use super::variables;
 use crate::daemon::Node;
 use pando_queue::{Bytes, Cause, Effect, How, Id, Input, Queue, Usage};
 use std::sync::Arc;
@@ -23,6 +24,9 @@ pub fn act(node: &Arc<Node>, desk: &Desk, queue: &Queue, effect: Effect, again: 
             let Some(job) = queue.job(id.job) else { return };
             let mut order = Order::of(&job.spec, Key { keeper: me, id, run }, shares);
             order.environment.extend(environment(&node));
+            let cluster = node.identity.cluster.to_string();
+            let more = variables::of_cluster(&job.spec, cluster, queue.settings().usual()).into_iter();
+            order.environment.extend(more.map(|(name, value)| (Bytes::from(name), Bytes::from(value.as_str()))));
             if job.spec.tied {
                 // It only waits there: the directory is where its user's command runs.
                 order.directory = Bytes::from("/");

@@ -2,7 +2,7 @@
 
 use super::has::{self, Has};
 use super::office;
-use super::{batch, logs};
+use super::{batch, logs, variables};
 use crate::daemon::Node;
 use crate::jobs::link::next;
 use crate::jobs::spare::{Spares, WAITS};
@@ -67,6 +67,9 @@ impl Order {
     /// What was asked for, on these nodes.
     pub fn of(spec: &Spec, key: Key, shares: Vec<Share>) -> Order {
         let array = spec.array.as_ref().and_then(|a| Some((a.tasks.first()?, a.tasks.last()?, a.tasks.len())));
+        let mut environment = spec.environment.clone();
+        let asked = variables::asked(spec).into_iter();
+        environment.extend(asked.map(|(name, value)| (Bytes::from(name), Bytes::from(value.as_str()))));
         Order {
             key,
             name: spec.name.clone(),
@@ -74,7 +77,7 @@ impl Order {
             account: spec.account.clone(),
             work: spec.work.clone(),
             directory: spec.directory.clone(),
-            environment: spec.environment.clone(),
+            environment,
             files: spec.files.clone(),
             cpus_per_rank: spec.request.cpus_per_rank,
             shares,

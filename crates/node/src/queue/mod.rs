@@ -1,6 +1,7 @@
 //! Batch jobs. One node keeps the queue: crates/queue decides ([`clerk`]), what it decides is stored ([`journal`]) and taken to the nodes
 //! ([`deliver`], [`errand`]); every node runs those that it is the first node of ([`batch`]). Users ask at any node ([`office`]).
 
+pub use crate::batch_job::files::{Names, filled, pattern};
 pub use crate::batch_job::variables;
 
 pub mod ask;
