@@ -69,6 +69,19 @@ fn of_submit(words: Vec<OsString>) -> Vec<OsString> {
     out
 }
 
+fn has(arg: &Arg, short: u8) -> bool {
+    arg.get_short_and_visible_aliases().is_some_and(|all| all.contains(&char::from(short)))
+}
+
+/// Is its value a must?
+fn must(arg: &Arg) -> bool {
+    arg.get_num_args().is_none_or(|n| n.min_values() > 0)
+}
+
+fn is_called(arg: &Arg, name: &[u8]) -> bool {
+    arg.get_long_and_visible_aliases().is_some_and(|all| all.iter().any(|l| l.as_bytes() == name))
+}
+
 /// The words of a `pando run` or `pando map`, with values that are attached to short options as words of their own; others as they are.
 pub fn detach(words: Vec<OsString>) -> Result<Vec<OsString>, String> {
     let command = Args::command();
@@ -82,17 +95,14 @@ pub fn detach(words: Vec<OsString>) -> Result<Vec<OsString>, String> {
     let is_run = verb == Some("run");
     let takes = |arg: &&Arg| arg.get_action().takes_values() && !arg.is_positional();
     let valued: Vec<&Arg> = run.get_arguments().filter(takes).collect();
-    let has =
-        |arg: &Arg, short: u8| arg.get_short_and_visible_aliases().is_some_and(|all| all.contains(&char::from(short)));
-    let must = |arg: &Arg| arg.get_num_args().is_none_or(|n| n.min_values() > 0);
+    // So srun begins.
+    let is_srun = words.get(2).is_some_and(|w| w == "--as-job");
     let (mut out, mut rest) = (Vec::new(), words.into_iter());
     out.extend(rest.by_ref().take(2));
-    // So srun begins.
-    let is_srun = out.get(2).is_some_and(|w| w == "--as-job");
     let mut says_slurms = false;
     while let Some(word) = rest.next() {
+        // What is ours by this letter srun does not have.
         if is_srun && word.as_bytes().starts_with(b"-d") {
-            // What is ours by this letter srun does not have.
             slurm::take(&"--dependency".into(), &mut rest)?;
         }
         if is_run && slurm::take(&word, &mut rest)? {
@@ -104,10 +114,7 @@ pub fn detach(words: Vec<OsString>) -> Result<Vec<OsString>, String> {
         let (mut takes_next, mut value) = (false, None);
         let option = match bytes {
             [b'-', b'-', name @ ..] if !name.is_empty() => {
-                let long = |a: &&&Arg| {
-                    a.get_long_and_visible_aliases().is_some_and(|all| all.iter().any(|l| l.as_bytes() == name))
-                };
-                takes_next = valued.iter().find(long).is_some_and(|a| must(a));
+                takes_next = valued.iter().find(|a| is_called(a, name)).is_some_and(|a| must(a));
                 true
             }
             [b'-', short, attached @ ..] if *short != b'-' => {

@@ -17,7 +17,7 @@ use crate::jobs::link::next;
 use meeting::Meeting;
 use pando_kernel::{pmix::Event, procfs, pty, rank};
 use pando_launch::{Down, Ending, Frames, Order, Up, Work, encode};
-use ready::Ready;
+use ready::{Given, Ready};
 pub use scratch::sweep as sweep_scratch;
 use serde_bytes::ByteBuf;
 use start::Rank;
@@ -131,8 +131,9 @@ async fn job(
     order.nodes.get(place as usize).ok_or_else(|| io::Error::other("no such place"))?;
     let _ = says.send(Up::Launcher(std::process::id() as i32));
     let (tell, mut told) = unbounded_channel();
-    let groups = (work.groups, work.group);
-    let made = Ready::make(&order, work.user, (program, work.along), (work.cpus, groups, work.variables), work.mark)
+    let Work { user, along, mark, cpus, groups, group: gang, variables, .. } = work;
+    let given = Given { cpus, groups, gang, variables };
+    let made = Ready::make(&order, user, (program, along), given, mark)
         .and_then(|ready| Meeting::make(&order, place, &ready, &tell).map(|meeting| (ready, meeting)));
     let (ready, meeting) = match made {
         Ok(made) => made,

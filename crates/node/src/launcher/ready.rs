@@ -43,13 +43,25 @@ pub struct Ready {
     pub doors: Vec<File>,
 }
 
+/// What the daemon gives a job's ranks: see [`pando_launch::Work`].
+pub struct Given {
+    /// CPUs of each.
+    pub cpus: Vec<Vec<u16>>,
+    /// Control groups.
+    pub groups: Vec<ByteBuf>,
+    /// That of its gang.
+    pub gang: Option<ByteBuf>,
+    /// Variables.
+    pub variables: Environment,
+}
+
 impl Ready {
     /// Looks. The error is for people.
     pub fn make(
         order: &Order,
         user: Option<Identity>,
         (program, along): (Option<OwnedFd>, Option<ByteBuf>),
-        (cpus, (held, gang), variables): (Vec<Vec<u16>>, (Vec<ByteBuf>, Option<ByteBuf>), Environment),
+        Given { cpus, groups: held, gang, variables }: Given,
         mark: String,
     ) -> Result<Ready, String> {
         let name = &order.user;
