@@ -33,6 +33,16 @@ fn gang(node: &Daemon, words: &[&str]) -> Running {
     Running(node.cli(&words).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
 }
 
+/// All nodes are up, and in the fabric.
+fn together(lab: &Lab) {
+    lab.settled();
+    let members = |node: &Daemon| {
+        let fabric: FabricStatus = serde_json::from_str(&ok(&mut node.cli(&["fabric", "--json"]))).unwrap();
+        fabric.members.len()
+    };
+    until("all in the fabric", || lab.nodes.iter().all(|n| members(n) == lab.nodes.len()));
+}
+
 fn status(node: &Daemon) -> GangStatus {
     serde_json::from_str(&ok(&mut node.cli(&["gang", "--json"]))).unwrap()
 }
@@ -80,7 +90,7 @@ fn all_ranks_of_a_gang_have_their_turns_together() {
         return eprintln!("SKIPPED all_ranks_of_a_gang_have_their_turns_together: {why}");
     }
     let lab = Lab::new(2, TURNS);
-    lab.settled();
+    together(&lab);
     let (n1, n2) = (&lab.nodes[0], &lab.nodes[1]);
     let spin = ["-n", "2", "sh", "-c", "while :; do :; done"];
     let mut jobs = vec![gang(n1, &spin)];
@@ -138,7 +148,7 @@ fn a_gang_keeps_its_place_when_another_node_orders() {
         return eprintln!("SKIPPED a_gang_keeps_its_place_when_another_node_orders: {why}");
     }
     let mut lab = Lab::new(3, TURNS);
-    lab.settled();
+    together(&lab);
     let manager = status(&lab.nodes[0]).manager;
     let at = lab.nodes.iter().position(|n| n.name == manager).unwrap();
     let others: Vec<usize> = (0..3).filter(|i| *i != at).collect();
@@ -169,7 +179,7 @@ fn whose_head_was_away_for_a_moment_keeps_its_place() {
         return eprintln!("SKIPPED whose_head_was_away_for_a_moment_keeps_its_place: {why}");
     }
     let lab = Lab::new(3, TURNS);
-    lab.settled();
+    together(&lab);
     let manager = status(&lab.nodes[0]).manager;
     let orders = lab.nodes.iter().find(|n| n.name == manager).unwrap();
     let head = lab.nodes.iter().find(|n| n.name != manager).unwrap();
@@ -189,7 +199,7 @@ fn batch_jobs_that_share_cpus_take_turns() {
         return eprintln!("SKIPPED batch_jobs_that_share_cpus_take_turns: {why}");
     }
     let lab = Lab::new(2, TURNS);
-    lab.settled();
+    together(&lab);
     let (n1, dir) = (&lab.nodes[0], lab.dir.join("batch"));
     fs::create_dir(&dir).unwrap();
     // Each takes both nodes, and waits in its step until the other is there.
