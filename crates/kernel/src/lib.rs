@@ -23,6 +23,7 @@ pub mod pidfd;
 pub mod pmix;
 pub mod poll;
 pub mod power;
+pub mod precedence;
 pub mod privacy;
 pub mod procfs;
 pub mod ptrace;

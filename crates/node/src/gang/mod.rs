@@ -4,6 +4,7 @@
 
 mod ask;
 mod lease;
+mod nudge;
 mod office;
 mod seats;
 
@@ -42,10 +43,11 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Gangs {
     /// A gang with ranks that have so many CPUs here begins: the list of processes of its control group, or why it can't take turns.
-    pub fn sit_down(&self, node: &Node, number: u64, cpus: u32) -> Result<PathBuf, String> {
+    pub fn sit_down(&self, node: &Node, number: u64, cpus: &[Vec<u16>]) -> Result<PathBuf, String> {
         // Beats are not to wait until the kernel has made a group.
-        let made = Turns::make(number, cpus).map_err(|e| e.to_string());
-        let made = made.and_then(|turns| lock(&self.seats).sit_down(number, turns));
+        let all: Vec<u16> = cpus.concat();
+        let made = Turns::make(number, all.len() as u32).map_err(|e| e.to_string());
+        let made = made.and_then(|turns| lock(&self.seats).sit_down(number, turns, &all));
         made.inspect_err(|why| tracing::warn!("gangs: none can take turns at {}: {why}", node.name()))
     }
 

@@ -1,5 +1,6 @@
 //! The gangs of this node: each has a control group, which runs while it is its turn and else only where nobody else wants to.
 
+use super::nudge::Nudges;
 use crate::daemon::Node;
 use pando_gang::Table;
 use pando_kernel::affinity;
@@ -38,6 +39,7 @@ pub struct Seats {
     period: Duration,
     /// Nothing is heard of who orders: all run until it is.
     alone: bool,
+    nudges: Nudges,
 }
 
 struct Seat {
@@ -47,11 +49,12 @@ struct Seat {
 
 impl Seats {
     /// See [`super::Gangs::sit_down`].
-    pub fn sit_down(&mut self, number: u64, turns: Turns) -> Result<PathBuf, String> {
+    pub fn sit_down(&mut self, number: u64, turns: Turns, cpus: &[u16]) -> Result<PathBuf, String> {
         if self.all.contains_key(&number) {
             return Err("another gang has its number".into());
         }
         let entrance = turns.entrance();
+        self.nudges.reach(cpus);
         self.all.insert(number, Seat { turns, runs: true });
         self.switch();
         Ok(entrance)
@@ -112,16 +115,21 @@ impl Seats {
     fn switch(&mut self) {
         // Another one who orders counts from 1 again, until it sends its own table.
         let slot = self.beat.saturating_sub(self.after.saturating_add(1));
+        self.nudges.take_precedence(self.table.rows > 1);
+        let mut switched = false;
         for runs in [false, true] {
             for (number, seat) in &mut self.all {
                 if seat.runs == runs || (self.alone || self.table.runs(*number, slot)) != runs {
                     continue;
                 }
                 match seat.turns.run(runs) {
-                    Ok(()) => seat.runs = runs,
+                    Ok(()) => (seat.runs, switched) = (runs, true),
                     Err(e) => tracing::warn!("gangs: gang {number:x} can't be switched: {e}"),
                 }
             }
+        }
+        if switched {
+            self.nudges.nudge();
         }
     }
 }

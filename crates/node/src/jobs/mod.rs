@@ -114,10 +114,10 @@ impl Entry {
     /// It takes turns with others, on CPUs that are nobody's own.
     fn sit_down(&mut self, gang: &pando_launch::Gang, place: u32, each: u16) {
         let mine = gang.cpus.get(place as usize).map_or(&[][..], Vec::as_slice);
-        let seat = self.node.gangs.sit_down(&self.node, gang.number, mine.len() as u32);
+        self.cpus = crate::gang::cpus_of(&self.node, mine, each);
+        let seat = self.node.gangs.sit_down(&self.node, gang.number, &self.cpus);
         self.gang = seat.is_ok().then_some(gang.number);
         self.group = Some(seat);
-        self.cpus = crate::gang::cpus_of(&self.node, mine, each);
     }
 }
 
