@@ -434,3 +434,15 @@ fn who_shares_cpus_by_turns_has_none_of_them_twice() {
     story.submit(ranks(1));
     assert_eq!(story.tick(), "", "three never fit, and all turns are taken");
 }
+
+#[test]
+fn work_that_was_done_while_its_node_was_held_for_lost_is_done() {
+    for (how, state) in [(How::Exit(0), State::Completed), (How::Signal(15), State::NodeFail)] {
+        let mut story = Story::new(Settings::default(), &[1, 1]);
+        story.submit(Spec { requeue: false, ..ranks(1) });
+        assert_eq!(story.tick(), "1 on n0x1");
+        story.does(Input::NodeLost("n0".into()));
+        story.end("1", how);
+        assert_eq!(story.state("1"), state);
+    }
+}

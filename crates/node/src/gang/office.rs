@@ -18,8 +18,8 @@ use pando_gang::{Effect, Gang, Input, Matrix, Place, Table};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Gangs at a time: their table goes to all nodes with one transfer.
-const MOST: usize = 500;
+/// Gangs at a time: their table goes to all nodes with one message.
+pub const MOST: usize = 500;
 /// So many that have ended are remembered.
 const REMEMBERED: usize = 2000;
 /// Bytes of an errand.
@@ -90,6 +90,12 @@ impl Office {
         let mut inputs: Vec<Input> = gone.into_iter().map(Input::NodeGone).collect();
         let new = all.into_iter().filter(|(name, cpus)| known.get(name) != Some(cpus));
         inputs.extend(new.map(|(name, cpus)| Input::Node { name, cpus }));
+        if !inputs.is_empty() {
+            // Who has just come knows of no variables, and may be the next one who orders.
+            for name in [BEFORE, QUANTUM] {
+                Some(fabric::variable(node, name)).filter(|v| *v != 0).inspect(|v| fabric::store(node, name, *v));
+            }
+        }
         // Whose head is gone is ended by its nodes.
         let lives = |head: &mut Head| {
             let now = members.get(&head.node).copied();
@@ -143,7 +149,7 @@ impl Office {
 
     fn publish(&mut self, node: &Arc<Node>, table: Table) {
         let after = fabric::last_beat(node);
-        let bytes = match serde_json::to_vec(&Published { table, after }) {
+        let bytes = match (Published { table, after }).in_one_message() {
             Ok(bytes) => bytes,
             Err(e) => return tracing::error!("gangs: a table that can't be sent: {e}"),
         };

@@ -25,6 +25,18 @@ pub struct Published {
 /// Without a beat for longer, and for three of them, this node is cut off from who orders.
 const SILENCE: Duration = Duration::from_secs(1);
 
+impl Published {
+    /// As bytes that go with one message. What would make it too long are the rows that a gang has besides its own: it does without them then.
+    pub fn in_one_message(mut self) -> serde_json::Result<Vec<u8>> {
+        let bytes = serde_json::to_vec(&self)?;
+        if bytes.len() <= pando_fabric::MOST_AT_ONCE {
+            return Ok(bytes);
+        }
+        self.table.jobs.values_mut().for_each(|rows| rows.truncate(1));
+        serde_json::to_vec(&self)
+    }
+}
+
 #[derive(Default)]
 pub struct Seats {
     all: BTreeMap<u64, Seat>,
@@ -115,7 +127,7 @@ impl Seats {
     fn switch(&mut self) {
         // Another one who orders counts from 1 again, until it sends its own table.
         let slot = self.beat.saturating_sub(self.after.saturating_add(1));
-        self.nudges.take_precedence(self.table.rows > 1);
+        self.nudges.take_precedence(self.table.rows > 1 && !self.alone);
         let mut switched = false;
         for runs in [false, true] {
             for (number, seat) in &mut self.all {
@@ -151,6 +163,18 @@ pub fn cpus_of(node: &Node, mine: &[u16], each: u16) -> Vec<Vec<u16>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_largest_table_fits_into_one_message() {
+        let rows: Vec<u16> = (0..pando_gang::MOST_ROWS).collect();
+        let jobs = (0..crate::gang::office::MOST as u64).map(|job| (u64::MAX - job, rows.clone())).collect();
+        let table = Table { version: u64::MAX, rows: pando_gang::MOST_ROWS, jobs, first: 63 };
+        let bytes = Published { table, after: u64::MAX }.in_one_message().unwrap();
+        assert!(bytes.len() <= pando_fabric::MOST_AT_ONCE, "{}", bytes.len());
+        let mut seats = Seats::default();
+        seats.table(&bytes);
+        assert_eq!(seats.next.unwrap().table.jobs[&u64::MAX], [0], "its own row is in it");
+    }
 
     fn published(after: u64, first: u16) -> Vec<u8> {
         let jobs = [(1, vec![0]), (2, vec![1])].into();
