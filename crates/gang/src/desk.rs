@@ -9,7 +9,7 @@ use crate::wish::{Effect, Gang, Input, Shape};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Who has not asked for so long does not wait any more, milliseconds.
-pub const SILENT_MS: u64 = 5_000;
+pub const SILENT_MS: u64 = 10_000;
 
 /// One who waits.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ impl Desk {
 
     /// One wants a place, and has wanted it for so long. Refused for now, he is in the line: he asks again before [`SILENT_MS`] have passed.
     pub fn ask(&mut self, gang: Gang, waited_ms: u64, now_ms: u64) -> Vec<Effect> {
-        self.line.retain(|_, waits| now_ms.saturating_sub(waits.heard_ms) < SILENT_MS);
+        self.expire(now_ms);
         let (job, level) = (gang.job, gang.level);
         if self.matrix.job(job).is_some() {
             return self.matrix.handle(Input::Arrive(gang));
@@ -87,6 +87,11 @@ impl Desk {
             false => _ = self.line.remove(&ticket),
         }
         effects
+    }
+
+    /// Those who are silent wait no more.
+    pub fn expire(&mut self, now_ms: u64) {
+        self.line.retain(|_, waits| now_ms.saturating_sub(waits.heard_ms) < SILENT_MS);
     }
 
     /// He waits no more.

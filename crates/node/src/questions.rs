@@ -155,7 +155,7 @@ pub fn decisions(node: &Node, may_see: impl Fn(Option<u32>) -> bool) -> Decision
     };
     let moves = node.balancing.latest().into_iter().filter_map(view).collect();
     let stays = node.balancing.stays().into_iter().filter_map(view).collect();
-    Decisions { node: node.name(), moves, stays }
+    Decisions { node: node.name(), gangs: node.gangs.told(), moves, stays }
 }
 
 #[cfg(test)]

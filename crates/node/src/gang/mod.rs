@@ -8,7 +8,8 @@ mod nudge;
 mod office;
 mod seats;
 
-pub use lease::{Came, Lease, place};
+pub use ask::About;
+pub use lease::{Came, Lease, level};
 pub use office::{BEFORE, answer, quantum, show};
 pub use seats::{TABLE, cpus_of};
 
@@ -42,18 +43,33 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Gangs {
-    /// A gang with ranks that have so many CPUs here begins: the list of processes of its control group, or why it can't take turns.
-    pub fn sit_down(&self, node: &Node, number: u64, cpus: &[Vec<u16>]) -> Result<PathBuf, String> {
+    /// A gang begins with ranks here that have these CPUs, and hold those of the matrix: the list of processes of its control group, or why it can't
+    /// take turns.
+    pub fn sit_down(&self, node: &Node, number: u64, held: &[u16], cpus: &[Vec<u16>]) -> Result<PathBuf, String> {
         // Beats are not to wait until the kernel has made a group.
         let all: Vec<u16> = cpus.concat();
         let made = Turns::make(number, all.len() as u32).map_err(|e| e.to_string());
-        let made = made.and_then(|turns| lock(&self.seats).sit_down(number, turns, &all));
+        let made = made.and_then(|turns| lock(&self.seats).sit_down(number, turns, (held, &all)));
         made.inspect_err(|why| tracing::warn!("gangs: none can take turns at {}: {why}", node.name()))
     }
 
     /// Gangs that are here, and rows that take turns.
     pub fn counts(&self) -> (usize, u16) {
         lock(&self.seats).counts()
+    }
+
+    /// CPUs that they hold here, and the lists of their processes.
+    pub fn held(&self) -> (u32, Vec<PathBuf>) {
+        lock(&self.seats).held()
+    }
+
+    /// For people: what gangs have here, if anything.
+    pub fn told(&self) -> Option<String> {
+        let ((cpus, lists), (_, rows)) = (self.held(), self.counts());
+        let counted = |n: usize, what: &str| if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") };
+        let turns = if rows > 1 { format!("; {rows} rows take turns") } else { String::new() };
+        let held = || format!("{} held by {}{turns}", counted(cpus as usize, "CPU"), counted(lists.len(), "gang"));
+        (!lists.is_empty()).then(held)
     }
 
     /// It is over here.

@@ -6,7 +6,7 @@ use pando_gang::Table;
 use pando_kernel::affinity;
 use pando_kernel::turns::Turns;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -56,24 +56,37 @@ pub struct Seats {
 
 struct Seat {
     turns: Turns,
+    /// As the matrix counts them.
+    cpus: Vec<u16>,
     runs: bool,
 }
 
 impl Seats {
     /// See [`super::Gangs::sit_down`].
-    pub fn sit_down(&mut self, number: u64, turns: Turns, cpus: &[u16]) -> Result<PathBuf, String> {
+    pub fn sit_down(&mut self, number: u64, turns: Turns, (held, cpus): (&[u16], &[u16])) -> Result<PathBuf, String> {
         if self.all.contains_key(&number) {
             return Err("another gang has its number".into());
         }
         let entrance = turns.entrance();
         self.nudges.reach(cpus);
-        self.all.insert(number, Seat { turns, runs: true });
+        self.all.insert(number, Seat { turns, cpus: held.to_vec(), runs: true });
         self.switch();
         Ok(entrance)
     }
 
     pub fn counts(&self) -> (usize, u16) {
         (self.all.len(), self.table.rows)
+    }
+
+    /// CPUs that gangs have here, and the lists of their processes.
+    pub fn held(&self) -> (u32, Vec<PathBuf>) {
+        let cpus: BTreeSet<u16> = self.all.values().flat_map(|seat| seat.cpus.iter().copied()).collect();
+        (cpus.len() as u32, self.all.values().map(|seat| seat.turns.entrance()).collect())
+    }
+
+    /// Does it know of gangs, here or elsewhere?
+    pub fn knows_of_any(&self) -> bool {
+        !self.table.jobs.is_empty() || self.next.as_ref().is_some_and(|next| !next.table.jobs.is_empty())
     }
 
     pub fn stand_up(&mut self, number: u64) -> Option<impl Sized + use<>> {
