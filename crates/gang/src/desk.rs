@@ -21,8 +21,8 @@ struct Waits {
     heard_ms: u64,
 }
 
-/// A place in the line: when he asked first, and his number.
-type Ticket = (u64, u64);
+/// A place in the line: when he asked first, which may be before this clock began, and his number.
+type Ticket = (i64, u64);
 
 /// The matrix, and those who wait for a place in it. Times are milliseconds of one clock that never goes back.
 #[derive(Clone, Debug, Default)]
@@ -63,7 +63,7 @@ impl Desk {
         }
         // Another number of his own clock would let him go back and forth.
         let since = self.line.keys().find(|(_, number)| *number == job).map(|(since, _)| *since);
-        let ticket = (since.unwrap_or(now_ms.saturating_sub(waited_ms)), job);
+        let ticket = (since.unwrap_or(signed(now_ms) - signed(waited_ms)), job);
         let among = among(&gang.shape);
         let before = self.before(ticket, level, &among);
         let waits = Waits { level, among, heard_ms: now_ms };
@@ -99,9 +99,14 @@ impl Desk {
         self.line.retain(|(_, number), _| *number != job);
     }
 
-    /// Those who wait, the first first, and since when.
-    pub fn line(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.line.keys().map(|(since, job)| (*job, *since))
+    /// Those who wait, the first first, and for how long.
+    pub fn line(&self, now_ms: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.line.keys().map(move |(since, job)| (*job, (signed(now_ms) - since).max(0).cast_unsigned()))
+    }
+
+    /// Does he wait?
+    pub fn waits(&self, job: u64) -> bool {
+        self.line.keys().any(|(_, number)| *number == job)
     }
 
     /// So many of his level are before him for nodes that he wants, too.
@@ -109,6 +114,11 @@ impl Desk {
         let others = self.line.range(..ticket).filter(|(_, waits)| waits.level == level);
         others.filter(|(_, waits)| meet(&waits.among, nodes)).count()
     }
+}
+
+/// Half of what there is, so that the difference of two is none that does not fit.
+fn signed(ms: u64) -> i64 {
+    (ms.min(u64::MAX / 4)).cast_signed()
 }
 
 fn meet(a: &BTreeSet<String>, b: &BTreeSet<String>) -> bool {

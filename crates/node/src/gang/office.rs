@@ -133,8 +133,9 @@ impl Office {
             now.is_some() && *head.life.get_or_insert(now.unwrap_or(0)) == now.unwrap_or(0)
         };
         // Who waits and is silent has gone, too.
-        self.desk.expire(self.begun.elapsed().as_millis() as u64);
-        let line: BTreeSet<u64> = self.desk.line().map(|(number, _)| number).collect();
+        let now_ms = self.now_ms();
+        self.desk.expire(now_ms);
+        let line: BTreeSet<u64> = self.desk.line(now_ms).map(|(number, _)| number).collect();
         let mut headless = Vec::new();
         for (number, head) in &mut self.heads {
             if !lives(head) || head.places.is_empty() && !line.contains(number) {
@@ -242,9 +243,8 @@ impl Office {
                 ..head.map(|head| of_head(seen.job, head)).unwrap_or_default()
             }
         };
-        let waits = |(number, since): (u64, u64)| {
+        let waits = |(number, waited_ms): (u64, u64)| {
             let head = self.heads.get(&number)?;
-            let waited_ms = self.now_ms().saturating_sub(since);
             Some(views::GangJob { standing: "waits".into(), waited_ms, ..of_head(number, head) })
         };
         GangStatus {
@@ -252,7 +252,7 @@ impl Office {
             quantum_us: quantum_us(node) as u64,
             rows: table.rows,
             gangs: matrix.jobs().map(line).collect(),
-            waiting: self.desk.line().filter_map(waits).collect(),
+            waiting: self.desk.line(self.now_ms()).filter_map(waits).collect(),
             cpus: matrix.nodes().clone(),
         }
     }
@@ -347,7 +347,7 @@ impl Office {
     }
 
     fn refuses(&self, head: &str, number: u64) -> Option<Came> {
-        let waiting = self.desk.line().count();
+        let waiting = self.desk.line(0).count();
         match self.heads.get(&number) {
             _ if self.over.contains(&number) => Some(Came::Never("it has ended".into())),
             Some(other) if other.node != head => Some(Came::Never("another gang has that number".into())),
@@ -372,10 +372,9 @@ impl Office {
 
     /// What came of it. Who waits is known as long as he does.
     fn noted(&mut self, number: u64, said: Came) -> Came {
-        let waits = self.desk.line().any(|(waits, _)| waits == number);
         match (&said, self.heads.get_mut(&number)) {
             (Came::Placed(placed), Some(head)) => head.places.clone_from(&placed.places),
-            _ if waits => {}
+            _ if self.desk.waits(number) => {}
             _ => _ = self.heads.remove(&number),
         }
         said
