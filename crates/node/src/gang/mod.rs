@@ -4,8 +4,8 @@
 
 mod ask;
 mod lease;
-mod nudge;
 mod office;
+mod precedence;
 mod seats;
 
 pub use ask::About;
@@ -49,7 +49,7 @@ impl Gangs {
         // Beats are not to wait until the kernel has made a group.
         let all: Vec<u16> = cpus.concat();
         let made = Turns::make(number, all.len() as u32).map_err(|e| e.to_string());
-        let made = made.and_then(|turns| lock(&self.seats).sit_down(number, turns, (held, &all)));
+        let made = made.and_then(|turns| lock(&self.seats).sit_down(number, turns, held));
         made.inspect_err(|why| tracing::warn!("gangs: none can take turns at {}: {why}", node.name()))
     }
 
@@ -65,11 +65,11 @@ impl Gangs {
 
     /// For people: what gangs have here, if anything.
     pub fn told(&self) -> Option<String> {
-        let ((cpus, lists), (_, rows)) = (self.held(), self.counts());
+        let ((cpus, _), (gangs, rows)) = (self.held(), self.counts());
         let counted = |n: usize, what: &str| if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") };
         let turns = if rows > 1 { format!("; {rows} rows take turns") } else { String::new() };
-        let held = || format!("{} held by {}{turns}", counted(cpus as usize, "CPU"), counted(lists.len(), "gang"));
-        (!lists.is_empty()).then(held)
+        let held = || format!("{} held by {}{turns}", counted(cpus as usize, "CPU"), counted(gangs, "gang"));
+        (gangs > 0).then(held)
     }
 
     /// It is over here.

@@ -1,6 +1,6 @@
 //! The gangs of this node: each has a control group, which runs while it is its turn and else only where nobody else wants to.
 
-use super::nudge::Nudges;
+use super::precedence::Precedence;
 use crate::daemon::Node;
 use pando_gang::Table;
 use pando_kernel::affinity;
@@ -51,7 +51,7 @@ pub struct Seats {
     period: Duration,
     /// Nothing is heard of who orders: all run until it is.
     alone: bool,
-    nudges: Nudges,
+    precedence: Precedence,
 }
 
 struct Seat {
@@ -59,17 +59,18 @@ struct Seat {
     /// As the matrix counts them.
     cpus: Vec<u16>,
     runs: bool,
+    /// It was said that it can't be switched.
+    failed: bool,
 }
 
 impl Seats {
     /// See [`super::Gangs::sit_down`].
-    pub fn sit_down(&mut self, number: u64, turns: Turns, (held, cpus): (&[u16], &[u16])) -> Result<PathBuf, String> {
+    pub fn sit_down(&mut self, number: u64, turns: Turns, held: &[u16]) -> Result<PathBuf, String> {
         if self.all.contains_key(&number) {
             return Err("another gang has its number".into());
         }
         let entrance = turns.entrance();
-        self.nudges.reach(cpus);
-        self.all.insert(number, Seat { turns, cpus: held.to_vec(), runs: true });
+        self.all.insert(number, Seat { turns, cpus: held.to_vec(), runs: true, failed: false });
         self.switch();
         Ok(entrance)
     }
@@ -81,7 +82,7 @@ impl Seats {
     /// CPUs that gangs have here, and the lists of their processes.
     pub fn held(&self) -> (u32, Vec<PathBuf>) {
         let cpus: BTreeSet<u16> = self.all.values().flat_map(|seat| seat.cpus.iter().copied()).collect();
-        (cpus.len() as u32, self.all.values().map(|seat| seat.turns.entrance()).collect())
+        (cpus.len() as u32, self.all.values().flat_map(|seat| seat.turns.lists()).collect())
     }
 
     /// Does it know of gangs, here or elsewhere?
@@ -136,25 +137,26 @@ impl Seats {
         }
     }
 
-    /// Those whose turn is over first: nobody is to be in the way of those who are next.
+    /// Those whose turn it is first: the other way about there is for a moment nobody of weight at a CPU, and what the kernel owes whom from that moment it
+    /// pays back in the turn. Who is aside is put there again with each beat, for what it has begun meanwhile.
     fn switch(&mut self) {
         // Another one who orders counts from 1 again, until it sends its own table.
         let slot = self.beat.saturating_sub(self.after.saturating_add(1));
-        self.nudges.take_precedence(self.table.rows > 1 && !self.alone);
-        let mut switched = false;
-        for runs in [false, true] {
+        self.precedence.take(self.table.rows > 1 && !self.alone);
+        for runs in [true, false] {
             for (number, seat) in &mut self.all {
-                if seat.runs == runs || (self.alone || self.table.runs(*number, slot)) != runs {
+                if (self.alone || self.table.runs(*number, slot)) != runs || (runs && seat.runs) {
                     continue;
                 }
-                match seat.turns.run(runs) {
-                    Ok(()) => (seat.runs, switched) = (runs, true),
-                    Err(e) => tracing::warn!("gangs: gang {number:x} can't be switched: {e}"),
+                seat.runs = runs;
+                let failed = seat.turns.run(runs);
+                if let Err(e) = &failed
+                    && !seat.failed
+                {
+                    tracing::warn!("gangs: a process of gang {number:x} can't be switched: {e}");
                 }
+                seat.failed |= failed.is_err();
             }
-        }
-        if switched {
-            self.nudges.nudge();
         }
     }
 }
