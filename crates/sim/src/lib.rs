@@ -50,6 +50,7 @@ mod coschedule;
 pub mod experiment;
 mod faults;
 mod gang;
+mod gang_guests;
 pub mod ideal;
 mod jobs;
 mod launch;

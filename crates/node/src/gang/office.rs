@@ -127,8 +127,6 @@ impl Office {
                 Some(fabric::variable(node, name)).filter(|v| *v != 0).inspect(|v| fabric::store(node, name, *v));
             }
         }
-        let busy = |n: views::Node| Input::Busy { name: n.name, milli: (n.runnable * 1000.0) as u32 };
-        inputs.extend(there.into_iter().map(busy));
         // Whose head is gone is ended by its nodes.
         let lives = |head: &mut Head| {
             let now = members.get(&head.node).copied();
@@ -148,6 +146,10 @@ impl Office {
         inputs.extend(headless.into_iter().map(Input::Ended));
         for input in inputs {
             self.handle(node, input);
+        }
+        for n in there {
+            // Nothing follows of it.
+            self.desk.handle(Input::Busy { name: n.name, milli: (n.runnable * 1000.0) as u32 });
         }
         // Who was away for a moment has not ended what runs there.
         let here = self.desk.matrix().nodes();
