@@ -26,6 +26,7 @@
 //! | `settle` | who stands still; slot unification |
 //! | `draw` | the table of the matrix: alternative slots, whose row is next |
 //! | `desk` | who waits for a place, and who is next |
+//! | `clock` | which slot it is, between the beats of the strobe |
 //! | `tally` | how many slots each has had |
 //! | `view` | what people see |
 #![warn(missing_docs)]
@@ -33,6 +34,7 @@
 mod buddy;
 mod cells;
 mod choose;
+mod clock;
 mod desk;
 #[cfg(test)]
 mod desk_trial;
@@ -52,6 +54,7 @@ mod trial;
 mod view;
 mod wish;
 
+pub use clock::{Clock, Pace};
 pub use desk::{Desk, SILENT_MS};
 pub use matrix::Matrix;
 pub use table::{MOST_JOBS, MOST_ROWS, Table};

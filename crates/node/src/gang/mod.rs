@@ -1,9 +1,10 @@
 //! Gangs: jobs whose ranks have CPUs that others have, too, and run by turns, all of one job at once on all nodes. Who has which CPUs and whose
 //! turn it is decides the matrix (crates/gang) at the node that orders in the fabric ([`office`]); its table goes to everybody, and with each
-//! heartbeat of the strobe every node switches by itself ([`seats`]). The head of a job holds its place as long as it runs ([`lease`]).
+//! heartbeat of the strobe, and between two of them by its own clock, every node switches by itself ([`seats`], [`metronome`]). The head of a job holds its place as long as it runs ([`lease`]).
 
 mod ask;
 mod lease;
+mod metronome;
 mod office;
 mod precedence;
 mod seats;
@@ -20,7 +21,8 @@ use crate::daemon::Node;
 use pando_fabric::Beat;
 use pando_kernel::turns::Turns;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Thread;
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -36,6 +38,8 @@ pub struct Gangs {
     /// Whoever orders is being told of leases.
     looking: tokio::sync::Mutex<()>,
     seats: Mutex<Seats>,
+    /// Counts turns between beats.
+    metronome: OnceLock<Thread>,
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -88,6 +92,9 @@ impl Gangs {
     pub fn beat(&self, beat: &Beat) {
         if beat.part == 0 {
             lock(&self.seats).beat(beat.number, beat.period_us);
+            if let Some(metronome) = self.metronome.get() {
+                metronome.unpark();
+            }
         }
     }
 }
@@ -95,6 +102,10 @@ impl Gangs {
 /// Keeps office and leases until the daemon ends.
 pub async fn keep(node: Arc<Node>) {
     pando_kernel::turns::sweep_all();
+    match metronome::start(node.clone()) {
+        Ok(begun) => drop(node.gangs.metronome.set(begun)),
+        Err(e) => tracing::warn!("gangs: turns are as long as the strobe's period, for no thread can be made: {e}"),
+    }
     let mut ticks = interval(EACH);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

@@ -14,7 +14,7 @@ use crate::views::{self, GangStatus, Liveness};
 use axum::Json;
 use axum::extract::State;
 use axum::extract::connect_info::ConnectInfo;
-use pando_gang::{Desk, Effect, Gang, Input, Matrix, Place, Standing, Table, Tally};
+use pando_gang::{Desk, Effect, Gang, Input, Matrix, Pace, Place, Standing, Table, Tally};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
@@ -46,8 +46,9 @@ pub struct Office {
     /// Of each gang, those that wait among them.
     heads: BTreeMap<u64, Head>,
     tally: Tally,
-    /// The last beat before the table came.
+    /// The last beat before the table came, and what was told with it.
     after: u64,
+    pace: Pace,
     /// These have ended: what was said of them before may come later.
     over: VecDeque<u64>,
 }
@@ -101,6 +102,7 @@ impl Office {
             heads: BTreeMap::new(),
             tally: Tally::default(),
             after: fabric::last_beat(node),
+            pace: pace(node),
             over: VecDeque::new(),
         }
     }
@@ -194,9 +196,9 @@ impl Office {
 
     fn publish(&mut self, node: &Arc<Node>, before: &Table, table: Table) {
         let after = fabric::last_beat(node);
-        self.tally.passed(before, after.saturating_sub(self.after));
-        self.after = after;
-        let bytes = match (Published { table, after }).in_one_message() {
+        self.tally.passed(before, after.saturating_sub(self.after).saturating_mul(self.pace.turns));
+        (self.after, self.pace) = (after, pace(node));
+        let bytes = match (Published { table, after, pace: self.pace }).in_one_message() {
             Ok(bytes) => bytes,
             Err(e) => return tracing::error!("gangs: a table that can't be sent: {e}"),
         };
@@ -206,7 +208,7 @@ impl Office {
         self.set_pace(node);
     }
 
-    /// The strobe beats once for each turn while somebody takes turns, and as before when nobody does.
+    /// The strobe beats for each turn, or for several short ones, while somebody takes turns, and as before when nobody does.
     fn set_pace(&mut self, node: &Arc<Node>) {
         let period = fabric::period(node);
         let wanted = match self.desk.matrix().table().rows > 1 {
@@ -214,7 +216,12 @@ impl Office {
                 if fabric::variable(node, BEFORE) == 0 {
                     fabric::store(node, BEFORE, period + 1);
                 }
-                quantum_us(node)
+                if self.pace != pace(node) {
+                    let table = self.desk.matrix().table().clone();
+                    // It comes here again, with the pace that is told now.
+                    return self.publish(node, &table.clone(), table);
+                }
+                self.pace.period_us() as i64
             }
             // Who ordered when they began may be gone.
             false => match fabric::variable(node, BEFORE) {
@@ -233,7 +240,8 @@ impl Office {
     fn status(&self, node: &Node) -> GangStatus {
         let matrix = self.desk.matrix();
         let (table, mut tally) = (matrix.table(), self.tally.clone());
-        tally.passed(table, fabric::last_beat(node).saturating_sub(self.after));
+        let beats = fabric::last_beat(node).saturating_sub(self.after);
+        tally.passed(table, beats.saturating_mul(self.pace.turns));
         let line = |seen: pando_gang::Seen<'_>| {
             let head = self.heads.get(&seen.job);
             views::GangJob {
@@ -272,6 +280,11 @@ fn standing(of: Standing) -> &'static str {
         Standing::Outranked => "outranked",
         Standing::Lost => "lost",
     }
+}
+
+/// As it is to be told to all.
+fn pace(node: &Node) -> Pace {
+    Pace::of(u64::try_from(quantum_us(node)).unwrap_or(1))
 }
 
 /// The length of a turn.
