@@ -154,6 +154,9 @@ impl Seats {
         if self.table.rows > 1 && !self.alone && self.heard.is_none_or(|when| when.elapsed() > most) {
             self.alone = true;
             self.switch();
+        } else if self.table.rows <= 1 && self.all.values().any(|seat| !seat.runs) {
+            // It stands still for one of a higher level, and no beat switches: who has entered since then does not yet.
+            self.switch();
         }
     }
 
