@@ -6,10 +6,13 @@ use crate::cgroup::{Hierarchies, delegated};
 use crate::signal;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// In version 1 each has a hierarchy of its own: memory and its limit, CPU time, and one more to find processes where there is neither.
-const CONTROLLERS: [&str; 3] = ["memory", "cpuacct", "pids"];
+const FINDS: &str = "pids";
+/// See there.
+const CONTROLLERS: [&str; 3] = ["memory", "cpuacct", FINDS];
 
 /// See above. Nothing is removed unless [`JobGroup::remove`] is called: the groups outlive whoever made them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,12 +20,18 @@ pub struct JobGroup {
     dirs: Vec<PathBuf>,
 }
 
-impl JobGroup {
-    /// Makes groups of this name, with a limit of memory in bytes, where that is possible; with none it is empty. Groups that are there already are
-    /// those of an earlier attempt, and are used.
-    pub fn make(name: &str, memory: Option<u64>) -> JobGroup {
+/// Where groups can be made: below the groups of this process, which it does not leave.
+#[derive(Clone, Debug)]
+pub struct Parents {
+    /// With the controller that is wanted there.
+    dirs: Vec<(&'static str, PathBuf)>,
+}
+
+impl Parents {
+    /// As it is now.
+    pub fn read() -> Parents {
         let all = Hierarchies::read();
-        let mut group = JobGroup::default();
+        let mut dirs: Vec<(&'static str, PathBuf)> = Vec::new();
         for controller in CONTROLLERS {
             let Some((own, v1)) = all.directory(controller) else { continue };
             let Some(parent) = (if v1 { Some(own) } else { delegated(&own) }) else { continue };
@@ -30,8 +39,21 @@ impl JobGroup {
                 // CPU time is counted without any controller; a limit of memory needs one.
                 let _ = fs::write(parent.join("cgroup.subtree_control"), format!("+{controller}"));
             }
+            if dirs.iter().all(|(_, dir)| *dir != parent) {
+                dirs.push((controller, parent));
+            }
+        }
+        Parents { dirs }
+    }
+
+    /// Makes groups of this name, with a limit of memory in bytes, where that is possible; with none it is empty. Groups that are there already are
+    /// those of an earlier attempt, and are used.
+    pub fn make(&self, name: &str, memory: Option<u64>) -> JobGroup {
+        let mut group = JobGroup::default();
+        for (controller, parent) in &self.dirs {
             let dir = parent.join(name);
-            if !group.dirs.contains(&dir) && make_dir(&dir).is_ok() {
+            // Each costs as much as some of a short job's other parts: none is made that says nothing new.
+            if (*controller != FINDS || group.is_empty()) && make_dir(&dir).is_ok() {
                 group.dirs.push(dir);
             }
         }
@@ -39,6 +61,13 @@ impl JobGroup {
             group.limit(bytes);
         }
         group
+    }
+}
+
+impl JobGroup {
+    /// See [`Parents::make`].
+    pub fn make(name: &str, memory: Option<u64>) -> JobGroup {
+        Parents::read().make(name, memory)
     }
 
     /// Groups that were made before, as far as they are there.
@@ -91,6 +120,10 @@ impl JobGroup {
     /// Kills all that are in it now. Gives how many there were: again, until there are none.
     pub fn kill(&self) -> usize {
         let found = self.pids();
+        // Who is not there starts nobody.
+        if found.is_empty() {
+            return 0;
+        }
         for dir in &self.dirs {
             // All at once, where the kernel can (version 2, Linux 5.14).
             let _ = write_there(&dir.join("cgroup.kill"), "1");
@@ -124,13 +157,11 @@ impl JobGroup {
 
     /// The kernel has ended some of it for want of memory.
     pub fn out_of_memory(&self) -> bool {
-        let killed = |dir: &PathBuf| {
-            let texts = ["memory.oom_control", "memory.events"].map(|file| fs::read_to_string(dir.join(file)));
-            texts.iter().flatten().flat_map(|text| text.lines()).any(|line| {
-                line.strip_prefix("oom_kill ").is_some_and(|n| n.trim().parse::<u64>().is_ok_and(|n| n > 0))
-            })
-        };
-        self.dirs.iter().any(killed)
+        let read = |dir: &PathBuf, file: &str| fs::read_to_string(dir.join(file)).ok();
+        let says = |dir| read(dir, "memory.oom_control").or_else(|| read(dir, "memory.events"));
+        let text = self.dirs.iter().find_map(says).unwrap_or_default();
+        let killed = |line: &str| line.strip_prefix("oom_kill ")?.trim().parse::<u64>().ok();
+        text.lines().filter_map(killed).any(|n| n > 0)
     }
 
     /// Removes them; they must be empty.
@@ -169,7 +200,9 @@ fn make_dir(dir: &Path) -> io::Result<()> {
 }
 
 fn below(dir: &Path) -> impl Iterator<Item = PathBuf> {
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    // A group without others below has two names, its own and its `.`; where directories have other numbers of names this says nothing.
+    let has_none = fs::metadata(dir).is_ok_and(|found| found.nlink() == 2);
+    let entries = (!has_none).then(|| fs::read_dir(dir).into_iter().flatten().flatten()).into_iter().flatten();
     entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path())
 }
 
@@ -190,11 +223,15 @@ fn remove_all(dirs: &[PathBuf]) -> io::Result<()> {
 }
 
 fn remove(dir: &Path) -> io::Result<()> {
-    remove_all(&below(dir).collect::<Vec<_>>())?;
-    match fs::remove_dir(dir) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
-        _ => Ok(()),
-    }
+    let gone = |done: io::Result<()>| match done {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    };
+    // Groups below it are rare.
+    gone(fs::remove_dir(dir)).or_else(|_| {
+        remove_all(&below(dir).collect::<Vec<_>>())?;
+        gone(fs::remove_dir(dir))
+    })
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ pub mod sandbox;
 pub mod scm;
 pub mod signal;
 pub mod sparse;
+pub mod spawn;
 pub mod standard;
 pub mod turns;
 pub mod uffd;

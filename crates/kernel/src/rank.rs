@@ -147,7 +147,8 @@ pub fn prepare(command: &mut Command, setup: Setup) {
     unsafe { command.pre_exec(move || begin(&setup, launcher)) };
 }
 
-fn begin(setup: &Setup, launcher: i32) -> io::Result<()> {
+/// In the child: async-signal-safe calls only, which allocate nothing, for its memory may be the parent's ([`crate::spawn`]).
+pub(crate) fn begin(setup: &Setup, launcher: i32) -> io::Result<()> {
     let done = |code: libc::c_int| check(i64::from(code)).map(|_| ());
     // SAFETY: plain system calls; pointers are to live objects of ours. The numbers of signals are valid ones.
     unsafe {
@@ -167,9 +168,10 @@ fn begin(setup: &Setup, launcher: i32) -> io::Result<()> {
             done(libc::sched_setaffinity(0, size_of_val(&set), &set))?;
         }
         if let Some(user) = &setup.user {
-            done(libc::setgroups(user.groups.len(), user.groups.as_ptr()))?;
-            done(libc::setgid(user.gid))?;
-            done(libc::setuid(user.uid))?;
+            // Not the C library's calls, which would have all threads of its process do the same, and its data may be the parent's.
+            check(libc::syscall(libc::SYS_setgroups, user.groups.len(), user.groups.as_ptr()))?;
+            check(libc::syscall(libc::SYS_setgid, user.gid))?;
+            check(libc::syscall(libc::SYS_setuid, user.uid))?;
         }
         // With the user's rights: nobody gets more than this machine gives him.
         setup.limits.iter().for_each(|l| limit(l));

@@ -13,6 +13,18 @@ pub struct Used {
     pub written: u64,
 }
 
+impl Used {
+    /// What was used since then. Of the largest nobody knows when it was.
+    pub fn since(self, before: Used) -> Used {
+        Used {
+            cpu_ms: self.cpu_ms.saturating_sub(before.cpu_ms),
+            largest: self.largest,
+            read: self.read.saturating_sub(before.read),
+            written: self.written.saturating_sub(before.written),
+        }
+    }
+}
+
 /// See getrusage(2).
 pub fn of_children() -> Used {
     // SAFETY: rusage is plain data for which all zeroes is a valid value, and the call fills it.

@@ -296,7 +296,7 @@ async fn live(place: Place, mut config: Config) -> Result<(), DaemonError> {
     tokio::spawn(reports::serve(node.clone(), engine_socket));
     queue::batch::adopt(&node);
     tokio::spawn(queue::has::keep(node.clone()));
-    tokio::spawn(queue::batch::serve(node.clone(), batch_socket));
+    tokio::spawn(queue::pool::serve(node.clone(), batch_socket));
     tokio::spawn(door::serve(node.clone(), listener));
     tokio::spawn(peers::keep(node.clone()));
     tokio::spawn(fabric::keep(node.clone()));

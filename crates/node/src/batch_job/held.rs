@@ -5,7 +5,7 @@ use super::Task;
 use crate::jobs::numbers::Numbers;
 use crate::launcher::family;
 use crate::queue::errand::Key;
-use pando_kernel::job_group::JobGroup;
+use pando_kernel::job_group::{JobGroup, Parents};
 use pando_kernel::power::{self, Meter};
 use pando_kernel::signal;
 use serde::{Deserialize, Serialize};
@@ -73,10 +73,10 @@ pub struct Held {
 
 impl Held {
     /// For a job that is to begin.
-    pub fn make(task: &Task) -> Held {
+    pub fn make(task: &Task, parents: &Parents) -> Held {
         let memory = task.order.shares.first().map(|share| share.memory << 20).filter(|bytes| *bytes > 0);
-        let group = JobGroup::make(&group_name(&task.mark, &task.order.key), memory);
-        let meter = Meter::open().zip(power::busy_ms());
+        let group = parents.make(&group_name(&task.mark, &task.order.key), memory);
+        let meter = Meter::open().and_then(|meter| Some((meter, power::busy_ms()?)));
         Held { has_limit: memory.is_some() && group.holds_memory(), group, meter }
     }
 

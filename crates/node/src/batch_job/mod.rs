@@ -1,34 +1,37 @@
-//! The helper of one batch job: a process that starts its script, keeps its files open, measures it, and leaves nothing behind. It outlives the
-//! daemon: what it has to say it says to the next one. One thread: the kernel kills the script when the thread that started it ends.
+//! The helper of one batch job at a time: a process that starts its script, keeps its files open, measures it, and leaves nothing behind. It outlives the
+//! daemon: what it has to say it says to the next one. When the job's end is stored it may serve another one of the same user. One thread: the kernel
+//! kills the script when the thread that started it ends.
 
 pub(crate) mod files;
 pub mod held;
 pub mod hooks;
+mod line;
 mod pbs;
 pub mod variables;
 
-use crate::jobs::link::next;
 use crate::jobs::numbers::Numbers;
 use crate::launcher::family;
 use crate::queue::errand::{Key, Order};
 use files::Files;
 use held::{Held, Kept};
 use hooks::Hooks;
+use line::Line;
+use pando_kernel::job_group::Parents;
+use pando_kernel::procfs;
 use pando_kernel::rank::{self, Setup, User};
-use pando_kernel::{procfs, usage};
-use pando_launch::{Frames, Identity, encode};
+use pando_kernel::spawn::{Program, spawn};
+use pando_kernel::usage::{self, Used};
+use pando_launch::Identity;
 use pando_queue::{How, Usage, Work};
 use serde::{Deserialize, Serialize};
-use std::ffi::{CString, OsStr};
-use std::io::{self, Read, Write};
+use std::ffi::{CString, OsStr, OsString};
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::UnixStream as UnixSocket;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus};
+use std::process::ExitStatus;
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, interval_at, sleep, sleep_until};
@@ -46,7 +49,7 @@ const LOOK: Duration = Duration::from_millis(1000);
 /// And so often where it is limited.
 const CLOSE_LOOK: Duration = Duration::from_millis(100);
 
-/// What the daemon has it do: all that comes on its connection, which it keeps as long as it lives.
+/// What the daemon has it do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Task {
     /// The job.
@@ -76,7 +79,7 @@ pub struct Task {
 /// To the daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Said {
-    /// First of all.
+    /// First of all, to a daemon that did not start it.
     Here {
         /// Which job.
         key: Key,
@@ -89,10 +92,19 @@ pub enum Said {
     Began,
     /// Nothing is left of it.
     Ended(How, Usage),
+    /// First of all, to the daemon that gave it the job.
+    Took {
+        /// It runs, or has run.
+        began: bool,
+        /// Its control groups.
+        groups: Vec<PathBuf>,
+    },
+    /// Just before the end: after it the helper is there for another job of the same user.
+    Stays,
 }
 
 /// From the daemon.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Told {
     /// End it, and say why where its output goes.
     End(String),
@@ -105,8 +117,10 @@ pub enum Told {
         /// To the script.
         script: bool,
     },
-    /// Its end is stored: nothing more is to be done.
+    /// Its end is stored: nothing more is to be done for it.
     Bye,
+    /// Take this on: only to a helper that has no job, on the connection that it was started with.
+    Take(Box<Task>),
 }
 
 /// What a run is called in its processes' environment.
@@ -114,37 +128,49 @@ pub fn name_of(key: &Key) -> String {
     format!("{}/{}/{}", key.keeper, key.id, key.run)
 }
 
-/// The life of one.
+/// The life of one: it ends when its daemon has nothing for it, or is no more.
 pub fn serve(connection: OwnedFd) -> i32 {
     let run = || {
-        let mut text = Vec::new();
-        let mut connection = UnixSocket::from(connection);
-        connection.read_to_end(&mut text)?;
-        let task: Task = serde_json::from_slice(&text).map_err(io::Error::other)?;
-        let held = match std::fs::File::create_new(&task.file) {
-            Ok(mut file) => {
-                let held = Held::make(&task);
-                file.write_all(&serde_json::to_vec(&kept(&task, &held)).map_err(io::Error::other)?)?;
-                held
-            }
-            // Another one was first.
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
-            Err(e) => return Err(io::Error::new(e.kind(), format!("{}: {e}", task.file.display()))),
-        };
         rank::adopt_orphans()?;
-        if let Some((_, _, groups)) = &task.user {
-            rank::take_groups(groups)?;
-        }
+        let parents = Parents::read();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(live(task, held))
+        runtime.block_on(async {
+            let mut children = signal(SignalKind::child())?;
+            let mut line = Some(Line::first(connection)?);
+            while let Some(Told::Take(task)) = hear(&mut line).await {
+                let Some(held) = begin(&task, &parents)? else { break };
+                live(*task, held, &mut line, &mut children).await?;
+            }
+            Ok(())
+        })
     };
     match run() {
         Ok(()) => 0,
         Err(e) => {
+            let e: io::Error = e;
             eprintln!("pando: the helper of a batch job: {e}");
             1
         }
     }
+}
+
+async fn hear(line: &mut Option<Line>) -> Option<Told> {
+    line.as_mut()?.next().await
+}
+
+/// Makes the run's file, so that no other helper begins it, and its groups. None: another one was first.
+fn begin(task: &Task, parents: &Parents) -> io::Result<Option<Held>> {
+    let in_words = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", task.file.display()));
+    let mut file = match std::fs::File::create_new(&task.file) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
+        made => made.map_err(in_words)?,
+    };
+    let held = Held::make(task, parents);
+    file.write_all(&serde_json::to_vec(&kept(task, &held)).map_err(io::Error::other)?).map_err(in_words)?;
+    if let Some((_, _, groups)) = &task.user {
+        rank::take_groups(groups)?;
+    }
+    Ok(Some(held))
 }
 
 fn kept(task: &Task, held: &Held) -> Kept {
@@ -170,10 +196,14 @@ struct Job {
     hosts: Option<pbs::Hosts>,
     /// Why nothing should run here.
     unfit: Option<String>,
+    /// What this helper's children had used before.
+    before: Used,
+    /// All that it used could be told from what others used before it.
+    measured: bool,
 }
 
-async fn live(task: Task, held: Held) -> io::Result<()> {
-    let mut children = signal(SignalKind::child())?;
+/// Serves one job until its end is stored. Without a line the helper is to end then.
+async fn live(task: Task, held: Held, line: &mut Option<Line>, children: &mut Signal) -> io::Result<()> {
     let mut job = Job {
         task,
         held,
@@ -186,6 +216,8 @@ async fn live(task: Task, held: Held) -> io::Result<()> {
         ended: None,
         unfit: None,
         hosts: None,
+        before: usage::of_children(),
+        measured: false,
     };
     match job.prolog().await {
         Err(why) => job.ended = Some((How::NotBegun(why), Usage::default())),
@@ -203,17 +235,22 @@ async fn live(task: Task, held: Held) -> io::Result<()> {
         let _ = job.held.group().remove();
     }
     loop {
-        let Ok(stream) = UnixStream::connect(&job.task.socket).await else {
-            if !job.task.file.exists() {
+        if let Some(to) = line {
+            if job.speak(to, children).await {
+                // Only the daemon that has started it knows what it is good for.
+                *line = line.take().filter(|line| line.is_first && job.measured);
+                return Ok(());
+            }
+            *line = None;
+        }
+        match UnixStream::connect(&job.task.socket).await {
+            Ok(stream) => *line = Some(Line::again(stream)),
+            Err(_) if !job.task.file.exists() => {
                 // The node's state is gone: no daemon will ask for this.
                 job.held.end().await;
                 return Ok(());
             }
-            job.alone(&mut children).await;
-            continue;
-        };
-        if job.speak(stream, &mut children).await {
-            return Ok(());
+            Err(_) => job.alone(children).await,
         }
     }
 }
@@ -235,19 +272,18 @@ impl Job {
                 return Ok(());
             }
         };
-        let (mut command, script) = command(order).map_err(|e| format!("node {node}: the script: {e}"))?;
-        command.env_clear();
-        for (name, value) in variables::all(order, node) {
-            command.env(name, value);
-        }
+        let (words, script) = command(order).map_err(|e| format!("node {node}: the script: {e}"))?;
+        let mut environment = variables::all(order, node);
+        let mut more = |name: &str, value: &OsStr| environment.push((name.into(), value.to_owned()));
         if let Some(hosts) = pbs::hosts(order, who) {
-            command.env("PBS_NODEFILE", hosts.path()).envs(pbs::variables(order, node));
+            more("PBS_NODEFILE", hosts.path().as_os_str());
+            pbs::variables(order, node).iter().for_each(|(name, value)| more(name, value.as_ref()));
             self.hosts = Some(hosts);
         }
-        self.task.variables.iter().for_each(|(name, value)| _ = command.env(name, value));
-        command.env("PANDO_SOCKET", &self.task.api).env(crate::launcher::MARK, mark).env(RUN, name_of(&order.key));
-        let stdio = |file: &std::fs::File| file.try_clone().map_err(|e| e.to_string());
-        command.stdin(stdio(&files.input)?).stdout(stdio(&files.output)?).stderr(stdio(&files.error)?);
+        self.task.variables.iter().for_each(|(name, value)| more(name, value.as_ref()));
+        more("PANDO_SOCKET", self.task.api.as_os_str());
+        more(crate::launcher::MARK, mark.as_ref());
+        more(RUN, name_of(&order.key).as_ref());
         let doors = self.held.group().doors();
         let setup = Setup {
             user: user.clone().map(|(uid, gid, groups)| User { uid, gid, groups }),
@@ -259,12 +295,14 @@ impl Job {
             directory: CString::new(order.directory.0.clone()).map_err(|e| e.to_string())?,
             keep: script.iter().map(|file| file.as_raw_fd()).collect(),
         };
-        rank::prepare(&mut command, setup);
-        match command.spawn() {
-            Ok(child) => self.pid = child.id() as i32,
+        let program =
+            script.as_ref().map_or(words[0].clone(), |file| format!("/proc/self/fd/{}", file.as_raw_fd()).into());
+        let stdio = [&files.input, &files.output, &files.error].map(AsRawFd::as_raw_fd);
+        match Program::new(&program, &words, &environment).and_then(|program| spawn(&program, &setup, stdio)) {
+            Ok(pid) => self.pid = pid,
             // As a shell has it: the user finds it where he looks for it.
             Err(e) => {
-                let word = command.get_program().to_string_lossy().into_owned();
+                let word = program.to_string_lossy().into_owned();
                 let what = if script.is_some() { "its script's interpreter".to_owned() } else { word };
                 let _ = writeln!(&files.words, "pando: {what}: {e}");
                 let status = if e.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
@@ -285,34 +323,34 @@ impl Job {
     }
 
     /// With a daemon. Gives whether all is over.
-    async fn speak(&mut self, stream: UnixStream, children: &mut Signal) -> bool {
-        let (mut from, mut to) = stream.into_split();
-        let mut frames = Frames::default();
+    async fn speak(&mut self, line: &mut Line, children: &mut Signal) -> bool {
         // What ends at once is not looked at: its largest process is known then.
         let pause = if self.limit() > 0 && !self.held.has_limit { CLOSE_LOOK } else { LOOK };
         let mut looks = interval_at(Instant::now() + pause, pause);
-        let here = Said::Here { key: self.task.order.key.clone(), began: self.begun };
+        let began = self.begun;
+        let here = match line.is_first {
+            true => Said::Took { began, groups: self.held.group().dirs().to_vec() },
+            false => Said::Here { key: self.task.order.key.clone(), began },
+        };
         let mut unsaid = vec![here];
         unsaid.extend(self.unfit.clone().filter(|_| self.ended.is_none()).map(Said::Unfit));
         let mut told_end = false;
         loop {
             if let (false, Some((how, usage))) = (told_end, &self.ended) {
                 unsaid.extend(self.unfit.clone().map(Said::Unfit));
+                unsaid.extend((line.is_first && self.measured).then_some(Said::Stays));
                 unsaid.push(Said::Ended(how.clone(), *usage));
                 told_end = true;
             }
-            for said in std::mem::take(&mut unsaid) {
-                let Ok(bytes) = encode(&said) else { return false };
-                if to.write_all(&bytes).await.is_err() {
-                    return false;
-                }
+            if !line.say(&std::mem::take(&mut unsaid)).await {
+                return false;
             }
             tokio::select! {
-                told = next::<_, Told>(&mut from, &mut frames) => match told {
-                    Ok(Some(Told::Bye)) => return self.ended.is_some(),
-                    Ok(Some(Told::End(why))) => self.end(&why),
-                    Ok(Some(Told::Signal(number))) => self.held.signal(number),
-                    Ok(Some(Told::Warn { number, script })) => self.warn(number, script),
+                told = line.next() => match told {
+                    Some(Told::Bye) => return self.ended.is_some(),
+                    Some(Told::End(why)) => self.end(&why),
+                    Some(Told::Signal(number)) => self.held.signal(number),
+                    Some(Told::Warn { number, script }) => self.warn(number, script),
                     _ => return false,
                 },
                 _ = children.recv() => self.collect().await,
@@ -423,11 +461,13 @@ impl Job {
     }
 
     fn used(&mut self) -> Usage {
-        let of = usage::of_children();
+        let of = usage::of_children().since(self.before);
         let group = self.held.group();
         // The group knows of those, too, whom nobody has waited for, and of ranks, which are the launcher's.
         let cpu_ms = group.cpu_ms().unwrap_or(0).max(of.cpu_ms);
-        let memory = group.memory_peak().unwrap_or(self.peak.max(of.largest));
+        let peak = group.memory_peak();
+        self.measured = peak.is_some();
+        let memory = peak.unwrap_or(self.peak.max(of.largest));
         let energy_mj = self.held.energy_mj(cpu_ms);
         Usage { cpu_ms, memory_mb: memory.div_ceil(1 << 20), read: of.read, written: of.written, energy_mj }
     }
@@ -470,21 +510,18 @@ impl Job {
     }
 }
 
-/// The command, and for a script its file, which the interpreter opens.
-fn command(order: &Order) -> io::Result<(Command, Option<std::fs::File>)> {
+/// Its words, and for a script its file, which the interpreter opens.
+fn command(order: &Order) -> io::Result<(Vec<OsString>, Option<std::fs::File>)> {
     let words = |all: &[pando_queue::Bytes]| all.iter().map(|w| OsStr::from_bytes(&w.0).to_owned()).collect::<Vec<_>>();
     match &order.work {
-        Work::Words(all) => {
-            let all = words(all);
-            let mut command = Command::new(all.first().map_or(OsStr::new(""), |w| w));
-            command.args(all.iter().skip(1));
-            Ok((command, None))
-        }
+        Work::Words(all) if all.is_empty() => Ok((vec![OsString::new()], None)),
+        Work::Words(all) => Ok((words(all), None)),
         Work::Script { text, arguments } => {
             let file = pando_kernel::unnamed::program(&text.0)?;
-            let mut command = Command::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
-            command.arg0(if order.name.is_empty() { "script" } else { &order.name }).args(words(arguments));
-            Ok((command, Some(file)))
+            let name = if order.name.is_empty() { "script" } else { &order.name };
+            let mut all = vec![name.into()];
+            all.extend(words(arguments));
+            Ok((all, Some(file)))
         }
     }
 }

@@ -181,16 +181,19 @@ impl Jobs {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What was found a moment ago.
+    pub(crate) fn known_user(&self, name: &str) -> Option<Option<Identity>> {
+        let users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        users.get(name).filter(|(when, _)| when.elapsed() < KNOWN_FOR).map(|(_, found)| found.clone())
+    }
+
     /// A user by name, as this machine knows it, or knew it a moment ago.
     pub(crate) fn user(&self, name: &str) -> Option<Identity> {
-        let users = || self.users.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((when, found)) = users().get(name)
-            && when.elapsed() < KNOWN_FOR
-        {
-            return found.clone();
+        if let Some(known) = self.known_user(name) {
+            return known;
         }
         let found = rank::user(name).map(|u| (u.uid, u.gid, u.groups));
-        let mut users = users();
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         if users.len() >= MOST_USERS {
             users.clear();
         }

@@ -1,44 +1,41 @@
-//! Batch jobs that this node runs: each has a helper (crates/node/src/batch_job) that outlives the daemon and speaks to it over a
-//! socket; what it says goes to the node that keeps the queue, until that has stored it.
+//! Batch jobs that this node runs: each has a helper (pool.rs, crates/node/src/batch_job) that outlives the daemon and speaks to it; what it says goes
+//! to the node that keeps the queue, until that has stored it.
 
-use super::errand::{Errand, Key, Order, send};
+use super::errand::{BEGAN, Errand, KNOWN, Key, Order, send};
+use super::pool::{self, Helpers, Order as Given};
 use crate::audit::Entry;
 use crate::batch_job::held::{self, Kept};
 use crate::batch_job::hooks::Hooks;
-use crate::batch_job::{self, Said, Task, Told};
+use crate::batch_job::{self, Task, Told};
 use crate::daemon::Node;
 use crate::jobs;
+use crate::jobs::member;
 use crate::jobs::numbers::{self, Numbers};
-use crate::jobs::{link, member};
 use crate::owner::clean;
 use crate::sys::effective_uid;
 use pando_kernel::job_group::JobGroup;
-use pando_launch::{Frames, Identity, encode};
+use pando_launch::Identity;
 use pando_queue::gres::Gres;
 use pando_queue::{How, Usage};
 use std::collections::{BTreeMap, VecDeque};
-use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 /// Helpers of an earlier daemon come back within this.
-const BACK_WITHIN: Duration = Duration::from_secs(5);
+pub(super) const BACK_WITHIN: Duration = Duration::from_secs(5);
 /// A helper that was started says within this that it is there.
 const COMES_WITHIN: Duration = Duration::from_secs(10);
 /// In the node's state: a file for each run that is here.
 const FILES: &str = "batch";
 /// What the queue's node could not be told is told again after this.
-const AGAIN: Duration = Duration::from_millis(500);
+pub(super) const AGAIN: Duration = Duration::from_millis(500);
 /// Runs that have been called off before they came are remembered: so many.
 const MOST_CALLED_OFF: usize = 10_000;
 /// Batch jobs at a node at a time.
@@ -51,11 +48,35 @@ struct Here {
     /// What it is to be told when it comes.
     waits: Vec<Told>,
     kept: Kept,
+    /// It runs, or has run.
+    began: bool,
 }
 
 impl Here {
     fn new(kept: Kept) -> Here {
-        Here { tell: None, waits: Vec::new(), kept }
+        Here { tell: None, waits: Vec::new(), kept, began: false }
+    }
+}
+
+/// What is known of one that is to begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// Nothing yet.
+    No,
+    /// It is here; what becomes of it will be told.
+    Yes,
+    /// It runs, or has run.
+    Began,
+}
+
+impl Known {
+    /// As an answer to an errand.
+    pub fn answer(self) -> &'static [u8] {
+        match self {
+            Known::No => b"",
+            Known::Yes => KNOWN,
+            Known::Began => BEGAN,
+        }
     }
 }
 
@@ -72,13 +93,12 @@ struct Inner {
 pub struct Ward {
     inner: Mutex<Inner>,
     begun: Instant,
-    /// A helper has come, or something is over.
-    came: Notify,
+    pub(super) helpers: Helpers,
 }
 
 impl Default for Ward {
     fn default() -> Self {
-        Ward { inner: Mutex::default(), begun: Instant::now(), came: Notify::new() }
+        Ward { inner: Mutex::default(), begun: Instant::now(), helpers: Helpers::default() }
     }
 }
 
@@ -99,7 +119,9 @@ fn user(node: &Node, order: &Order, peer: &str) -> Result<Option<Identity>, Stri
         true => {}
         false => member::takes_jobs(node, peer, &order.user)?,
     }
-    let user = tokio::task::block_in_place(|| node.jobs.user(&order.user));
+    // To have a task of the runtime wait takes longer than to remember.
+    let known = node.jobs.known_user(&order.user);
+    let user = known.unwrap_or_else(|| tokio::task::block_in_place(|| node.jobs.user(&order.user)));
     let user = user.ok_or_else(|| format!("node {}: there is no user {}", node.name(), order.user))?;
     match effective_uid() {
         0 => Ok(Some(user)),
@@ -108,13 +130,14 @@ fn user(node: &Node, order: &Order, peer: &str) -> Result<Option<Identity>, Stri
     }
 }
 
-/// Takes one in. None: it is new. Otherwise whether it is known what became of it.
-fn enter(node: &Arc<Node>, key: &Key, user: &str) -> Result<Option<bool>, String> {
+/// Takes one in. None: it is new.
+fn enter(node: &Arc<Node>, key: &Key, user: &str) -> Result<Option<Known>, String> {
     let mut inner = ward(node).inner();
     let has_helper = file(node, key).exists();
     match () {
-        () if inner.all.contains_key(key) => return Ok(Some(true)),
-        () if has_helper && may_come_back(node).is_err() => return Ok(Some(false)),
+        () if inner.all.get(key).is_some_and(|here| here.began) => return Ok(Some(Known::Began)),
+        () if inner.all.contains_key(key) => return Ok(Some(Known::Yes)),
+        () if has_helper && may_come_back(node).is_err() => return Ok(Some(Known::No)),
         () if inner.called_off.contains(key) => return Err("it was called off".into()),
         () if inner.all.len() >= MOST => return Err(format!("node {} runs {MOST} batch jobs", node.name())),
         () => {}
@@ -124,13 +147,13 @@ fn enter(node: &Arc<Node>, key: &Key, user: &str) -> Result<Option<bool>, String
     if has_helper {
         // It has been here, and its helper is no more.
         tokio::spawn(lost(node.clone(), key.clone(), went_away(node)));
-        return Ok(Some(true));
+        return Ok(Some(Known::Yes));
     }
     Ok(None)
 }
 
-/// Begins one; if it has begun already, that is well. False: it can't be known yet whether it has.
-pub async fn begin(node: &Arc<Node>, order: Order, peer: &str) -> Result<bool, String> {
+/// Begins one; if it has begun already, that is well.
+pub async fn begin(node: &Arc<Node>, order: Order, peer: &str) -> Result<Known, String> {
     let key = order.key.clone();
     let user = user(node, &order, peer).map_err(|why| with_reason(node, why));
     let (who, on) = (format!("{} at {}", clean(&order.user), key.keeper), format!("batch job {}", key.id));
@@ -164,55 +187,18 @@ pub async fn begin(node: &Arc<Node>, order: Order, peer: &str) -> Result<bool, S
         variables,
         hooks: hooks(node),
     };
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(node.place.state.join(FILES));
-    let started = match made {
-        Ok(()) => start(node, &task).await,
-        Err(e) => Err(e),
-    };
-    let helper = match started {
-        Ok(helper) => helper,
-        Err(e) => {
-            remove(node, &key);
-            return Err(format!("node {}: its helper can't be started: {e}", node.name()));
-        }
-    };
-    tokio::spawn(watch(node.clone(), key.clone(), helper));
+    let (sender, came) = oneshot::channel();
+    let given = Given { key: key.clone(), came: Some(sender), task: Box::new(task) };
+    if let Err(e) = pool::begin(node, given) {
+        remove(node, &key);
+        return Err(format!("node {}: its helper can't be started: {e}", node.name()));
+    }
     // From here on it tells by itself what becomes of it, to whichever daemon there is.
-    let comes = async {
-        loop {
-            let news = ward(node).came.notified();
-            if ward(node).inner().all.get(&key).is_none_or(|here| here.tell.is_some()) {
-                return;
-            }
-            news.await;
-        }
-    };
-    Ok(timeout(COMES_WITHIN, comes).await.is_ok())
-}
-
-/// Has a helper begin; the connection ends when it does.
-async fn start(node: &Node, task: &Task) -> io::Result<UnixStream> {
-    let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
-    node.jobs.starter.batch(node, &OwnedFd::from(theirs))?;
-    ours.set_nonblocking(true)?;
-    let mut ours = UnixStream::from_std(ours)?;
-    ours.write_all(&serde_json::to_vec(task).map_err(io::Error::other)?).await?;
-    ours.shutdown().await?;
-    Ok(ours)
-}
-
-/// A helper that ends without a word.
-async fn watch(node: Arc<Node>, key: Key, mut helper: UnixStream) {
-    let _ = helper.read(&mut [0]).await;
-    let is_silent = || ward(&node).inner().all.get(&key).is_some_and(|here| here.tell.is_none());
-    // One that has spoken with us has told us more than its end. If an earlier daemon has started one, too, and that was first, that one comes.
-    if is_silent() {
-        tokio::time::sleep(BACK_WITHIN).await;
-    }
-    if is_silent() {
-        let why = "its helper ended before it began: see the node's helpers.log".to_owned();
-        lost(node, key, How::NotBegun(why)).await;
-    }
+    Ok(match timeout(COMES_WITHIN, came).await {
+        Ok(Ok(true)) => Known::Began,
+        Ok(_) => Known::Yes,
+        Err(_) => Known::No,
+    })
 }
 
 /// Of those that are found when a daemon begins, without helpers: the machine was away, or most of its processes were.
@@ -221,7 +207,7 @@ fn went_away(node: &Node) -> How {
 }
 
 /// Its helper is no more, and its script with it: what that has started ends.
-async fn lost(node: Arc<Node>, key: Key, how: How) {
+pub(super) async fn lost(node: Arc<Node>, key: Key, how: How) {
     let (mark, run) = (mark(&node), batch_job::name_of(&key));
     // What it has put into its environment, and whom it has left, is no matter there.
     let groups = read(&file(&node, &key)).map(|kept| kept.groups).unwrap_or_default();
@@ -234,7 +220,7 @@ async fn lost(node: Arc<Node>, key: Key, how: How) {
 }
 
 /// Tells of those that were here under an earlier daemon and whose helpers do not come back.
-async fn recover(node: Arc<Node>) {
+pub(super) async fn recover(node: Arc<Node>) {
     tokio::time::sleep(BACK_WITHIN).await;
     let files = std::fs::read_dir(node.place.state.join(FILES)).into_iter().flatten().flatten();
     for found in files {
@@ -257,7 +243,7 @@ async fn recover(node: Arc<Node>) {
 }
 
 /// What says that a run has, or has had, a helper here.
-fn file(node: &Node, key: &Key) -> PathBuf {
+pub(super) fn file(node: &Node, key: &Key) -> PathBuf {
     node.place.state.join(FILES).join(format!("{}.{}.{}", key.keeper, key.id, key.run))
 }
 
@@ -346,6 +332,10 @@ pub fn step(node: &Node, order: &pando_launch::Order) -> Option<Step> {
 
 /// Before anything begins here: what an earlier daemon's batch jobs have. What is left of groups that nobody knows of goes.
 pub fn adopt(node: &Node) {
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(node.place.state.join(FILES));
+    if let Err(e) = made {
+        tracing::error!("queue: the directory of batch jobs can't be made: {e}");
+    }
     let files = std::fs::read_dir(node.place.state.join(FILES)).into_iter().flatten().flatten();
     let all: Vec<Kept> = files.filter_map(|found| read(&found.path())).collect();
     all.iter().for_each(|kept| node.jobs.note_taken(&kept.cpus, &kept.numbers));
@@ -434,79 +424,25 @@ pub fn all(node: &Node, keeper: &str) -> Vec<Key> {
     ward(node).inner().all.keys().filter(|key| key.keeper == keeper).cloned().collect()
 }
 
-/// Takes helpers in until the daemon ends.
-pub async fn serve(node: Arc<Node>, listener: UnixListener) {
-    tokio::spawn(recover(node.clone()));
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let node = node.clone();
-                tokio::spawn(async move {
-                    let me = effective_uid();
-                    if stream.peer_cred().is_ok_and(|cred| cred.uid() == me || cred.uid() == 0) {
-                        talk(&node, stream).await;
-                    }
-                });
-            }
-            Err(e) => {
-                tracing::error!("the socket of batch jobs: {e}");
-                tokio::time::sleep(AGAIN).await;
-            }
-        }
-    }
+/// Has a helper come for it?
+pub(super) fn is_silent(node: &Node, key: &Key) -> bool {
+    ward(node).inner().all.get(key).is_some_and(|here| here.tell.is_none())
 }
 
-async fn talk(node: &Arc<Node>, stream: UnixStream) {
-    let (mut from, to) = stream.into_split();
-    let mut frames = Frames::default();
-    let Ok(Some(Said::Here { key, began })) = link::next::<_, Said>(&mut from, &mut frames).await else { return };
+/// Its helper is there, and has made these groups (none: its file knows). Gives what it is to be told.
+pub(super) fn came(node: &Node, key: &Key, began: bool, groups: Option<Vec<PathBuf>>) -> UnboundedReceiver<Told> {
     let (sender, queue) = unbounded_channel();
-    {
-        let mut inner = ward(node).inner();
-        let kept = read(&file(node, &key));
-        let kept = kept.unwrap_or_else(|| Kept::new(key.clone(), ""));
-        let here = inner.all.entry(key.clone()).or_insert_with(|| Here::new(kept.clone()));
-        // Its helper has made its groups.
-        here.kept = kept;
-        here.waits.drain(..).for_each(|told| _ = sender.send(told));
-        here.tell = Some(sender);
+    let found = || read(&file(node, key)).unwrap_or_else(|| Kept::new(key.clone(), ""));
+    let mut inner = ward(node).inner();
+    let here = inner.all.entry(key.clone()).or_insert_with(|| Here::new(found()));
+    match groups {
+        Some(groups) => here.kept.groups = groups,
+        None => here.kept = found(),
     }
-    ward(node).came.notify_waiters();
-    tokio::spawn(write(to, queue));
-    if began {
-        tokio::spawn(report_begin(node.clone(), key.clone()));
-    }
-    match hear(node, &key, &mut from, &mut frames).await {
-        Some((how, usage)) => over(node, key, how, usage).await,
-        // Somebody has killed the helper, and its child with it.
-        None => lost(node.clone(), key, How::Signal(libc::SIGKILL)).await,
-    }
-}
-
-async fn write(mut to: tokio::net::unix::OwnedWriteHalf, mut queue: UnboundedReceiver<Told>) {
-    while let Some(told) = queue.recv().await {
-        let Ok(bytes) = encode(&told) else { return };
-        if to.write_all(&bytes).await.is_err() {
-            return;
-        }
-    }
-}
-
-async fn hear<R: AsyncRead + Unpin>(
-    node: &Arc<Node>,
-    key: &Key,
-    from: &mut R,
-    frames: &mut Frames,
-) -> Option<(How, Usage)> {
-    loop {
-        match link::next::<_, Said>(from, frames).await {
-            Ok(Some(Said::Began)) => drop(tokio::spawn(report_begin(node.clone(), key.clone()))),
-            Ok(Some(Said::Ended(how, usage))) => return Some((how, usage)),
-            Ok(Some(Said::Unfit(why))) => unfit(node, key, &why),
-            Ok(Some(Said::Here { .. })) => {}
-            _ => return None,
-        }
-    }
+    here.began = began;
+    here.waits.drain(..).for_each(|told| _ = sender.send(told));
+    here.tell = Some(sender);
+    queue
 }
 
 /// Why a node is drained, where that is the reason that it takes nothing.
@@ -519,7 +455,7 @@ fn with_reason(node: &Node, why: String) -> String {
 }
 
 /// Nothing more begins here until an administrator says so: what was to be prepared for jobs, or put in order after one, is not.
-fn unfit(node: &Node, key: &Key, why: &str) {
+pub(super) fn unfit(node: &Node, key: &Key, why: &str) {
     let why = clean(why);
     ward(node).inner().unfit = Some(why.clone());
     if !node.balancing.is_drained() {
@@ -536,7 +472,7 @@ fn hooks(node: &Node) -> Hooks {
 }
 
 /// Until the queue's node has heard it; or it has ended meanwhile, which says as much.
-async fn report_begin(node: Arc<Node>, key: Key) {
+pub(super) async fn report_begin(node: Arc<Node>, key: Key) {
     while send(&node, &key.keeper, &Errand::Began(key.clone())).await.is_err() {
         tokio::time::sleep(AGAIN).await;
         if !ward(&node).inner().all.contains_key(&key) {
@@ -546,7 +482,7 @@ async fn report_begin(node: Arc<Node>, key: Key) {
 }
 
 /// Tells the queue's node until it has stored it; then the helper may go.
-fn over(node: &Arc<Node>, key: Key, how: How, usage: Usage) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+pub(super) fn over(node: &Arc<Node>, key: Key, how: How, usage: Usage) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     let node = node.clone();
     // Boxed, for to send something may lead here.
     Box::pin(async move {
@@ -558,8 +494,6 @@ fn over(node: &Arc<Node>, key: Key, how: How, usage: Usage) -> Pin<Box<dyn Futur
         }
         // Without it nobody believes that it was here; and it is told of no more.
         let _ = std::fs::remove_file(file(&node, &key));
-        let here = remove(&node, &key);
-        ward(&node).came.notify_waiters();
-        let _ = here.and_then(|here| here.tell).map(|tell| tell.send(Told::Bye));
+        remove(&node, &key);
     })
 }

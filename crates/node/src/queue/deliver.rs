@@ -1,7 +1,7 @@
 //! What the queue has decided, taken to the nodes: until they have answered, or are gone.
 
 use super::clerk::Desk;
-use super::errand::{Errand, KNOWN, Key, Order, send};
+use super::errand::{BEGAN, Errand, KNOWN, Key, Order, send};
 use super::variables;
 use crate::daemon::Node;
 use pando_queue::{Bytes, Cause, Effect, How, Id, Input, Queue, Usage};
@@ -123,6 +123,7 @@ async fn begin(node: Arc<Node>, desk: Desk, order: Order) {
     loop {
         match send(&node, &to, &errand).await {
             Ok(answer) if answer == KNOWN => return,
+            Ok(answer) if answer == BEGAN => return desk.say_of(&to, Input::Began(key.id, key.run)),
             // Its daemon has just begun, and does not know yet.
             Ok(_) => {}
             Err(failure) if failure.refused => {

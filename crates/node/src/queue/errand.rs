@@ -128,6 +128,8 @@ type Answer = Result<serde_bytes::ByteBuf, String>;
 
 /// "That is known here", or not.
 pub const KNOWN: &[u8] = b"known";
+/// It is, and it runs, or has run: nobody says so besides.
+pub const BEGAN: &[u8] = b"began";
 
 /// What came of an errand that was not done.
 #[derive(Debug)]
@@ -215,7 +217,7 @@ async fn serve(node: &Arc<Node>, peer: &str, errand: Errand) -> Result<Vec<u8>, 
         Errand::Ask { user, text } => office::answer(node, &user, peer, &text).await,
         Errand::Begin(order) => {
             of_its_own(&order.key)?;
-            said(batch::begin(node, *order, peer).await?)
+            Ok(batch::begin(node, *order, peer).await?.answer().to_vec())
         }
         Errand::End(key, why) => {
             of_its_own(&key)?;

@@ -13,6 +13,7 @@ pub mod has;
 mod journal;
 pub mod logs;
 pub mod office;
+pub mod pool;
 mod seen;
 mod shown;
 mod tell;

@@ -65,25 +65,27 @@ impl Asker {
         }
     }
 
-    /// So many jobs of `true` by so many clients; held ones stay in the queue.
-    pub fn submit(&self, clients: usize, jobs: usize, held: bool) -> Result<Rate> {
+    /// So many jobs of `true` by so many clients; held ones stay in the queue. Gives the last one's number, too.
+    pub fn submit(&self, clients: usize, jobs: usize, held: bool) -> Result<(Rate, u64)> {
         let mut spec = self.spec(&["true"], "/dev/null");
         spec["hold"] = held.into();
         let question = json!({ "Submit": spec });
-        let one = |of: usize| (0..of).try_for_each(|_| number(&self.ask(&question)?).map(drop));
+        let one = |of: usize| (0..of).try_fold(0, |last, _| Ok(number(&self.ask(&question)?)?.max(last)));
         let begun = Instant::now();
-        std::thread::scope(|scope| {
+        let last = std::thread::scope(|scope| {
             let shares = (0..clients).map(|client| jobs / clients + usize::from(client < jobs % clients));
             let threads: Vec<_> = shares.map(|share| scope.spawn(move || one(share))).collect();
-            threads.into_iter().try_for_each(|thread| {
-                thread.join().unwrap_or_else(|_| Err(Error::Other("a client of the queue has died".into())))
+            threads.into_iter().try_fold(0, |last, thread| {
+                let died = |_| Err(Error::Other("a client of the queue has died".into()));
+                Ok::<u64, Error>(thread.join().unwrap_or_else(died)?.max(last))
             })
         })?;
-        Ok(Rate::of(jobs, begun.elapsed()))
+        Ok((Rate::of(jobs, begun.elapsed()), last))
     }
 
-    /// Until nothing waits or runs that is not held.
-    pub fn wait_for_all(&self) -> Result<()> {
+    /// Until nothing waits or runs that is not held. The last job is waited for first: to list thousands of others again and again is work, too.
+    pub fn wait_for_all(&self, last: u64) -> Result<()> {
+        self.wait(last)?;
         let begun = Instant::now();
         loop {
             let lines = self.ask(&json!("List"))?;

@@ -150,7 +150,7 @@ fn figures(plan: &Plan, wanted: &Wanted, scratch: &Scratch) -> Result<Figures> {
     }
     figures.array = step.take("an array of `true`", || array(&asker, TASKS / part as u32))?;
     figures.batch = step.take("a batch of `true`", || batch(&asker, 2 * TASKS as usize / part))?;
-    figures.submitted = step.take("submissions", || asker.submit(CLIENTS, WAITING / part, true))?;
+    figures.submitted = step.take("submissions", || Ok(asker.submit(CLIENTS, WAITING / part, true)?.0))?;
     if let (Some(rest), Some(rate)) = (rest, figures.submitted) {
         let then = step.take("memory with a long queue", || resident(plan))?;
         figures.memory = then.map(|then| Memory { rest, waiting: rate.count, then });
@@ -185,8 +185,8 @@ fn array(asker: &Asker, tasks: u32) -> Result<Rate> {
 
 fn batch(asker: &Asker, jobs: usize) -> Result<Rate> {
     let begun = Instant::now();
-    asker.submit(CLIENTS, jobs, false)?;
-    asker.wait_for_all()?;
+    let (_, last) = asker.submit(CLIENTS, jobs, false)?;
+    asker.wait_for_all(last)?;
     Ok(Rate::of(jobs, begun.elapsed()))
 }
 

@@ -1,0 +1,223 @@
+//! Starts a program without a copy of this process: the child has its memory until exec, and this thread stands still meanwhile, as posix_spawn(3) does it
+//! (clone with CLONE_VM and CLONE_VFORK). To copy page tables for a child that leaves them at once takes longer than to load a small program.
+
+use crate::rank::{Setup, begin};
+use std::ffi::{CStr, CString, OsStr};
+use std::io;
+use std::os::fd::RawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::ptr;
+
+/// Bytes of the child's stack: it makes system calls, and little else.
+const STACK: usize = 64 << 10;
+/// As execvp(3) has it, where PATH is not set.
+const USUAL_PATH: &[u8] = b"/bin:/usr/bin";
+/// Runs what has no `#!`, as execvp(3) has it.
+const SHELL: &CStr = c"/bin/sh";
+
+/// What is to run.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Where it may be, in this order.
+    places: Vec<CString>,
+    arguments: Vec<CString>,
+    environment: Vec<CString>,
+}
+
+impl Program {
+    /// A program by its name, which is looked for in the environment's PATH if there is no `/` in it; its arguments with its own name before them; and its
+    /// environment. Of two variables of one name the later one counts. An error if there is a zero byte in any of them.
+    pub fn new<S: AsRef<OsStr>>(name: &OsStr, arguments: &[S], environment: &[(S, S)]) -> io::Result<Program> {
+        let arguments = arguments.iter().map(|word| text(&[word.as_ref().as_bytes()]));
+        let mut last = std::collections::HashMap::new();
+        environment.iter().enumerate().for_each(|(at, (name, _))| _ = last.insert(name.as_ref(), at));
+        let counts = |(at, (name, _)): &(usize, &(S, S))| last.get(name.as_ref()) == Some(at);
+        let variables = environment.iter().enumerate().filter(counts);
+        let variables = variables.map(|(_, (n, v))| text(&[n.as_ref().as_bytes(), b"=", v.as_ref().as_bytes()]));
+        let path = last.get(OsStr::new("PATH")).map_or(USUAL_PATH, |at| environment[*at].1.as_ref().as_bytes());
+        Ok(Program {
+            places: places(name.as_bytes(), path)?,
+            arguments: arguments.collect::<io::Result<_>>()?,
+            environment: variables.collect::<io::Result<_>>()?,
+        })
+    }
+}
+
+fn text(parts: &[&[u8]]) -> io::Result<CString> {
+    CString::new(parts.concat()).map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "there is a zero byte in it"))
+}
+
+fn places(name: &[u8], path: &[u8]) -> io::Result<Vec<CString>> {
+    if name.is_empty() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    if name.contains(&b'/') {
+        return Ok(vec![text(&[name])?]);
+    }
+    let of = |dir: &[u8]| if dir.is_empty() { text(&[name]) } else { text(&[dir, b"/", name]) };
+    path.split(|b| *b == b':').map(of).collect()
+}
+
+/// What the child reads, and where it says why it could not begin.
+struct Child<'a> {
+    setup: &'a Setup,
+    parent: i32,
+    stdio: [RawFd; 3],
+    places: &'a [CString],
+    /// With a null at the end, as exec wants them.
+    arguments: Vec<*const libc::c_char>,
+    environment: Vec<*const libc::c_char>,
+    /// For the shell: a place follows.
+    of_shell: Vec<*const libc::c_char>,
+    error: i32,
+}
+
+fn pointers(all: &[CString]) -> Vec<*const libc::c_char> {
+    all.iter().map(|word| word.as_ptr()).chain([ptr::null()]).collect()
+}
+
+/// Starts it with these descriptors, none of which may be one of the first three, as its standard input, output and error. Gives the child's number; its
+/// end is for the caller to collect.
+pub fn spawn(program: &Program, setup: &Setup, stdio: [RawFd; 3]) -> io::Result<i32> {
+    if stdio.iter().any(|fd| *fd < 3) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a standard stream in the place of another one"));
+    }
+    let mut of_shell = vec![SHELL.as_ptr(), ptr::null()];
+    of_shell.extend(pointers(program.arguments.get(1..).unwrap_or(&[])));
+    let mut child = Child {
+        setup,
+        // SAFETY: getpid has no preconditions.
+        parent: unsafe { libc::getpid() },
+        stdio,
+        places: &program.places,
+        arguments: pointers(&program.arguments),
+        environment: pointers(&program.environment),
+        of_shell,
+        error: 0,
+    };
+    let mut stack = vec![0u128; STACK / size_of::<u128>()];
+    // SAFETY: the child uses `stack` and `child` only until it execs or ends, and this thread stands still until then (CLONE_VFORK), so both live, and
+    // nobody else touches them. It has a table of signal handlers of its own (no CLONE_SIGHAND), and no signal comes while all are blocked, so no handler
+    // of ours runs in it. `live` neither allocates nor takes locks.
+    let pid = unsafe {
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+        let top = stack.as_mut_ptr().add(stack.len()).cast();
+        let pid = crate::check(libc::clone(live, top, flags, (&raw mut child).cast()).into());
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut());
+        pid? as i32
+    };
+    match child.error {
+        0 => Ok(pid),
+        error => {
+            // SAFETY: a child of ours that nobody else has heard of.
+            unsafe { libc::waitpid(pid, ptr::null_mut(), 0) };
+            Err(io::Error::from_raw_os_error(error))
+        }
+    }
+}
+
+extern "C" fn live(child: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: `spawn` gives a live `Child` that nobody else uses now. All calls are async-signal-safe.
+    unsafe {
+        let child = &mut *child.cast::<Child<'_>>();
+        child.error = match become_it(child) {
+            Ok(never) => match never {},
+            Err(e) => e.raw_os_error().filter(|code| *code != 0).unwrap_or(libc::EINVAL),
+        };
+        libc::_exit(127)
+    }
+}
+
+/// # Safety
+///
+/// In a child of [`spawn`].
+unsafe fn become_it(child: &mut Child<'_>) -> io::Result<std::convert::Infallible> {
+    for (at, fd) in child.stdio.iter().enumerate() {
+        // SAFETY: it is a number below three, which is the child's own copy.
+        crate::check(unsafe { libc::dup2(*fd, at as RawFd) }.into())?;
+    }
+    begin(child.setup, child.parent)?;
+    let mut denied = None;
+    for place in child.places {
+        // SAFETY: all lists end with a null, and what they point to lives; it comes back only with an error.
+        let e = unsafe {
+            libc::execve(place.as_ptr(), child.arguments.as_ptr(), child.environment.as_ptr());
+            if io::Error::last_os_error().raw_os_error() == Some(libc::ENOEXEC) {
+                child.of_shell[1] = place.as_ptr();
+                libc::execve(SHELL.as_ptr(), child.of_shell.as_ptr(), child.environment.as_ptr());
+            }
+            io::Error::last_os_error()
+        };
+        match e.raw_os_error() {
+            // Perhaps it is elsewhere.
+            Some(libc::ENOENT | libc::ENOTDIR | libc::ESTALE | libc::ENODEV | libc::ETIMEDOUT) => {}
+            Some(libc::EACCES) => denied = Some(e),
+            _ => return Err(e),
+        }
+    }
+    Err(denied.unwrap_or(io::Error::from_raw_os_error(libc::ENOENT)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File};
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    fn setup(directory: &Path) -> Setup {
+        let directory = text(&[directory.as_os_str().as_bytes()]).unwrap();
+        let (limits, cpus, keep, doors) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Setup { user: None, umask: 0o027, limits, cpus, directory, keep, terminal: false, doors }
+    }
+
+    /// What it says, and how it ends. The second error is that it can't be started.
+    fn run(words: &[&str], path: &str, directory: &Path) -> io::Result<(String, i32)> {
+        let environment = [("PATH", "/nowhere"), ("A", "b c"), ("PATH", path)];
+        let program = Program::new(OsStr::new(words[0]), words, &environment.map(|(n, v)| (n, v)))?;
+        let (mut from, to) = io::pipe()?;
+        let nothing = File::open("/dev/null")?;
+        let pid = spawn(&program, &setup(directory), [nothing.as_raw_fd(), to.as_raw_fd(), to.as_raw_fd()])?;
+        drop(to);
+        let mut said = String::new();
+        from.read_to_string(&mut said)?;
+        let mut status = 0;
+        // SAFETY: the pointer is to a live object of ours.
+        assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
+        Ok((said, libc::WEXITSTATUS(status)))
+    }
+
+    #[test]
+    fn programs_are_found_and_have_what_they_are_given() {
+        let dir = std::env::temp_dir().join(format!("pando-spawn-{}", std::process::id()));
+        fs::create_dir_all(dir.join("empty")).unwrap();
+        let usual = "/usr/local/bin:/usr/bin:/bin";
+        let script = "echo $A; umask; pwd; ps -o pid=,sid= -p $$ | awk '{print $1 == $2}'; exit 7";
+        let here = dir.display();
+        assert_eq!(run(&["sh", "-c", script], usual, &dir).unwrap(), (format!("b c\n0027\n{here}\n1\n"), 7));
+        // None of the usual signals is ignored or blocked, though this process ignores some.
+        let signals = run(&["grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"], usual, &dir).unwrap().0;
+        let usual_ones = |line: &str| u64::from_str_radix(line.split('\t').nth(1).unwrap(), 16).unwrap() & 0x7fff_ffff;
+        assert!(signals.lines().count() == 2 && signals.lines().all(|line| usual_ones(line) == 0), "{signals}");
+        // One without `#!`, in the working directory, by an empty place of the path.
+        fs::write(dir.join("own"), "echo $0 $1\n").unwrap();
+        let mode = |mode| fs::set_permissions(dir.join("own"), fs::Permissions::from_mode(mode)).unwrap();
+        mode(0o755);
+        assert_eq!(run(&["own", "x"], "/nowhere:", &dir).unwrap(), ("own x\n".to_owned(), 0));
+        mode(0o644);
+        let kind = |words: &[&str], path: &str| run(words, path, &dir).unwrap_err().kind();
+        // Even root executes no file that nobody may.
+        assert_eq!(kind(&["own"], &format!("{here}:{here}/empty")), io::ErrorKind::PermissionDenied);
+        assert_eq!(kind(&["own"], "/nowhere"), io::ErrorKind::NotFound);
+        assert_eq!(kind(&["./none"], usual), io::ErrorKind::NotFound);
+        assert_eq!(kind(&[""], usual), io::ErrorKind::NotFound);
+        assert_eq!(kind(&["a\0b"], usual), io::ErrorKind::InvalidInput);
+        assert_eq!(run(&["true"], usual, Path::new("/nowhere")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}
