@@ -1,7 +1,8 @@
 //! Batch jobs that this node runs: each has a helper (crates/node/src/batch_job) that outlives the daemon and speaks to it over a
 //! socket; what it says goes to the node that keeps the queue, until that has stored it.
 
-use super::errand::{Errand, Key, Order, send};
+use super::errand::{Errand, Key, Order};
+use super::keeper;
 use crate::audit::Entry;
 use crate::batch_job::held::{self, Kept};
 use crate::batch_job::hooks::Hooks;
@@ -537,7 +538,7 @@ fn hooks(node: &Node) -> Hooks {
 
 /// Until the queue's node has heard it; or it has ended meanwhile, which says as much.
 async fn report_begin(node: Arc<Node>, key: Key) {
-    while send(&node, &key.keeper, &Errand::Began(key.clone())).await.is_err() {
+    while keeper::tell(&node, &key, &Errand::Began(key.clone())).await.is_err() {
         tokio::time::sleep(AGAIN).await;
         if !ward(&node).inner().all.contains_key(&key) {
             return;
@@ -551,7 +552,7 @@ fn over(node: &Arc<Node>, key: Key, how: How, usage: Usage) -> Pin<Box<dyn Futur
     // Boxed, for to send something may lead here.
     Box::pin(async move {
         let mut pause = AGAIN;
-        while let Err(failure) = send(&node, &key.keeper, &Errand::Ended(key.clone(), how.clone(), usage)).await {
+        while let Err(failure) = keeper::tell(&node, &key, &Errand::Ended(key.clone(), how.clone(), usage)).await {
             tracing::debug!("batch job {} of {}: {}", key.id, key.keeper, failure.why);
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(Duration::from_secs(10));
