@@ -42,8 +42,11 @@ struct Seat {
 /// Begins where the configuration says that this node may keep the queue. For as long as the daemon lives.
 pub fn start(node: &Arc<Node>) {
     let rules = &node.config.queue;
-    if !rules.etcd.endpoints.is_empty() && (rules.nodes.is_empty() || rules.nodes.contains(&node.name())) {
-        tokio::spawn(campaign(node.clone()));
+    let is_named = rules.nodes.contains(&node.name());
+    match rules.etcd.endpoints.is_empty() {
+        false if rules.nodes.is_empty() || is_named => drop(tokio::spawn(campaign(node.clone()))),
+        true if is_named => tracing::warn!("queue: this node is to keep it ([queue] nodes) and can't: name etcd's members ([queue.etcd] endpoints)"),
+        _ => {}
     }
 }
 
@@ -123,6 +126,7 @@ impl Seat {
 
     /// Keeps the queue for as long as that can be.
     async fn keep(&mut self, lease: i64, tenure: Tenure) {
+        let mut pause = LOOK;
         let stays = tokio::spawn(stay(self.etcd.clone(), lease, tenure.clone(), self.lives, self.node.config.queue.etcd.compact));
         match self.begin(&tenure).await {
             Ok(desk) => {
@@ -139,14 +143,14 @@ impl Seat {
             Err(why) => {
                 tracing::error!("queue: {why}");
                 tenure.end();
-                // Perhaps another one can.
-                self.copied = None;
+                pause = LATER;
             }
         }
         stays.abort();
         // Nothing is decided here any more, so the next one need not wait for its end.
         let _ = self.etcd.revoke(lease, self.lives / 4).await;
-        sleep(LOOK).await;
+        // Perhaps another one can, or is to.
+        sleep(pause).await;
     }
 
     async fn begin(&self, tenure: &Tenure) -> Result<Desk, String> {

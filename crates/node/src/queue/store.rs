@@ -34,6 +34,8 @@ const PAGE: usize = 256;
 /// Rows of the history in etcd; so many more before the oldest of them go.
 const MOST_PAST: u64 = 20_000;
 const SOME_MORE: u64 = 2_000;
+/// A thousand batches a second for a thousand years; numbers of notices are made of them.
+const MOST_BATCHES: u64 = 1 << 45;
 /// One request takes no longer.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Of which nobody knows what became is sent again after this.
@@ -75,7 +77,13 @@ impl Place {
     /// None: nobody has ever kept a queue there.
     async fn bounds(&self) -> Result<Option<Bounds>, Broken> {
         let found = self.etcd.get(&self.key("bounds"), PATIENCE).await.map_err(no)?;
-        let one = |pair: &Pair| serde_json::from_slice(&pair.value).map_err(|e| wrong("bounds", &e.to_string()));
+        let one = |pair: &Pair| {
+            let read: Bounds = serde_json::from_slice(&pair.value).map_err(|e| wrong("bounds", &e.to_string()))?;
+            match read.last < MOST_BATCHES && (1..=read.last + 1).contains(&read.first) {
+                true => Ok(read),
+                false => Err(wrong("bounds", "they are none")),
+            }
+        };
         found.kvs.first().map(one).transpose()
     }
 
@@ -264,7 +272,7 @@ impl Store {
         for pair in names.kvs {
             let numbers = self.place.numbers("h", &pair.key);
             if let [batch, rows, 0] = numbers[..] {
-                self.rows.push_back((batch, rows));
+                self.rows.push_back((batch, rows.min(MOST_PAST)));
             }
         }
         Ok(())
@@ -413,15 +421,25 @@ impl Store {
         let key = self.place.key("bounds");
         let compare = Value::from(vec![self.is_ours(), has_value(&key, &json(&self.bounds))]);
         let look = Value::from(vec![get(&self.tenure.key), get(&key)]);
+        let mut in_doubt = false;
         loop {
             let sent = self.place.etcd.txn(compare.clone(), group.clone(), look.clone(), PATIENCE);
             match self.runtime.block_on(sent) {
                 Ok(txn) if txn.succeeded => return Ok(()),
                 Ok(txn) => return self.why_not(&txn, new),
+                // This time; perhaps it was done before.
+                Err(Wrong::Refused(why)) if in_doubt => {
+                    return match self.runtime.block_on(self.place.bounds()) {
+                        Ok(Some(now)) if now == *new => Ok(()),
+                        Ok(Some(now)) if now == self.bounds => Err(Broken::Refused(format!("etcd: {why}"))),
+                        _ => Err(Broken::Lost(why)),
+                    };
+                }
                 Err(Wrong::Refused(why)) => return Err(Broken::Refused(format!("etcd: {why}"))),
                 Err(Wrong::Away(why)) if !self.tenure.holds() => return Err(Broken::Lost(why)),
                 Err(Wrong::Away(why)) => {
                     tracing::warn!("queue: {why}");
+                    in_doubt = true;
                     std::thread::sleep(AGAIN);
                 }
             }
