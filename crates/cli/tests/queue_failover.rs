@@ -5,7 +5,8 @@ mod lab;
 
 use lab::etcd::{Etcd, Way};
 use lab::{Daemon, Lab, ok, signal, until};
-use pando_node::queue::ask::{Ask, Past};
+use pando_kernel::procfs;
+use pando_node::queue::ask::{Ask, Line, Past};
 use pando_node::queue::usage::Row;
 use pando_queue::array::Array;
 use pando_queue::depend::Dependency;
@@ -27,17 +28,21 @@ struct Site {
     dir: PathBuf,
 }
 
-fn site(name: &str) -> Option<Site> {
+fn site(name: &str, lost_after_ms: u32) -> Option<Site> {
     let etcd = Etcd::new(name)?;
     let ways: Vec<Way> = (0..MAY).map(|_| etcd.way()).collect();
     let lab = Lab::with(MAY + 1, |index| {
-        let common = "[jobs]\nroot = true\n[queue]\nnodes = [\"n1\", \"n2\", \"n3\"]\nlost_after_ms = 120000\nturns = 16\n";
-        let own = ways.get(index - 1).map(|way| format!("[queue.etcd]\nendpoints = [\"{}\"]\nlease_ms = 2000\n", way.url()));
-        format!("{common}{}", own.unwrap_or_default())
+        let common = "[jobs]\nroot = true\n[queue]\nnodes = [\"n1\", \"n2\", \"n3\"]\nturns = 16\n";
+        let own =
+            ways.get(index - 1).map(|way| format!("[queue.etcd]\nendpoints = [\"{}\"]\nlease_ms = 2000\n", way.url()));
+        format!("{common}lost_after_ms = {lost_after_ms}\n{}", own.unwrap_or_default())
     });
     lab.settled();
     let dir = lab.dir.join("jobs");
     fs::create_dir(&dir).unwrap();
+    until("somebody keeps it", || {
+        lab.nodes[MAY].cli(&["queue", "--keeper"]).output().unwrap().status.success().then_some(())
+    });
     Some(Site { lab, ways, etcd, dir })
 }
 
@@ -92,8 +97,7 @@ fn past(node: &Daemon) -> Vec<Past> {
 
 #[test]
 fn whoever_keeps_it_is_killed_in_the_middle_of_a_load() {
-    let Some(mut site) = site("load") else { return };
-    until("somebody keeps it", || site.client().cli(&["queue", "--keeper"]).output().unwrap().status.success().then_some(()));
+    let Some(mut site) = site("load", 120_000) else { return };
     let long = site.submit(MAY, &["-w", "n4", "--wrap", "echo $$ >>long; while [ ! -e end ]; do sleep 0.2; done"]);
     until("it runs", || fs::read_to_string(site.dir.join("long")).ok().filter(|text| text.ends_with('\n')));
     // Arrays, each with one that waits for all of it, until there were enough changes.
@@ -153,7 +157,9 @@ fn whoever_keeps_it_is_killed_in_the_middle_of_a_load() {
     assert_eq!(ran.len(), expected.len(), "what ran twice is in it twice");
     assert_eq!(last, 1 + all.len() as u64, "nobody has made jobs that were not acknowledged");
     let mut ends: BTreeMap<String, Vec<State>> = BTreeMap::new();
-    past(site.client()).into_iter().for_each(|p| ends.entry(p.outcome.id.to_string()).or_default().push(p.outcome.state));
+    past(site.client())
+        .into_iter()
+        .for_each(|p| ends.entry(p.outcome.id.to_string()).or_default().push(p.outcome.state));
     for id in &expected {
         assert_eq!(ends.get(id), Some(&vec![State::Completed]), "{id}");
     }
@@ -166,9 +172,53 @@ fn whoever_keeps_it_is_killed_in_the_middle_of_a_load() {
 }
 
 #[test]
+fn jobs_of_a_node_that_is_lost_with_the_queue_run_again_elsewhere_and_others_go_on() {
+    let Some(mut site) = site("lost", 3000) else { return };
+    let script = "echo $$ >>pid.$SLURM_JOB_ID; while [ ! -e end ]; do sleep 0.1; done; echo $SLURM_JOB_ID >>ran";
+    let mut jobs: Vec<String> = (0..=MAY).map(|_| site.submit(MAY, &["--exclusive", "--wrap", script])).collect();
+    let pids = |id: &String| -> Vec<i32> {
+        let text = fs::read_to_string(site.dir.join(format!("pid.{id}"))).unwrap_or_default();
+        text.lines().filter_map(|line| line.parse().ok()).collect()
+    };
+    until("one to run at each node", || jobs.iter().all(|id| pids(id).len() == 1).then_some(()));
+    let keeper = site.keeper();
+    let all: Vec<Line> = serde_json::from_str(&ok(&mut site.cli(MAY, &["queue", "--json"]))).unwrap();
+    let name = site.lab.nodes[keeper].name.clone();
+    let lost = all.into_iter().find(|line| line.nodes == [name.clone()]).unwrap().id;
+    let pid = pids(&lost)[0];
+    let helper = procfs::parent(pid).unwrap();
+    site.lab.nodes[keeper].kill();
+    [helper, pid].into_iter().for_each(|pid| signal(pid as u32, "KILL"));
+    site.another(keeper);
+    until("it is found to be lost", || {
+        past(site.client()).iter().any(|p| p.outcome.id.to_string() == lost).then_some(())
+    });
+    fs::write(site.dir.join("end"), "").unwrap();
+    let words: Vec<&str> = ["wait"].into_iter().chain(jobs.iter().map(String::as_str)).collect();
+    ok(&mut site.cli(MAY, &words));
+    jobs.sort();
+    let mut ran = site.ran();
+    ran.sort();
+    assert_eq!(ran, jobs);
+    for id in &jobs {
+        let pids = fs::read_to_string(site.dir.join(format!("pid.{id}"))).unwrap().lines().count();
+        assert_eq!(pids, if *id == lost { 2 } else { 1 }, "{id}");
+        let ends: Vec<State> = past(site.client())
+            .into_iter()
+            .filter(|p| p.outcome.id.to_string() == *id)
+            .map(|p| p.outcome.state)
+            .collect();
+        assert_eq!(
+            ends,
+            if *id == lost { vec![State::Requeued, State::Completed] } else { vec![State::Completed] },
+            "{id}"
+        );
+    }
+}
+
+#[test]
 fn a_keeper_that_is_cut_off_or_stands_still_is_none_and_does_no_harm() {
-    let Some(mut site) = site("cut") else { return };
-    until("somebody keeps it", || site.client().cli(&["queue", "--keeper"]).output().unwrap().status.success().then_some(()));
+    let Some(mut site) = site("cut", 120_000) else { return };
     let long = site.submit(0, &["-w", "n4", "--wrap", "echo $$ >>long; while [ ! -e end ]; do sleep 0.2; done"]);
     until("it runs", || fs::read_to_string(site.dir.join("long")).ok().filter(|text| text.ends_with('\n')));
     let mut jobs = Vec::new();

@@ -454,7 +454,10 @@ fn who_submits_twice_with_one_ticket_has_one_job() {
         let effects = queue.handle(1, Input::Submit(Box::new(Spec { ticket: ticket.into(), ..spec(user) })));
         effects.into_iter().find_map(|e| if let Effect::Accepted(id) = e { Some(id) } else { None }).unwrap()
     };
-    assert_eq!([submit(&mut queue, "ann", "a"), submit(&mut queue, "ann", "a"), submit(&mut queue, "ann", "b")], [1, 1, 2]);
+    assert_eq!(
+        [submit(&mut queue, "ann", "a"), submit(&mut queue, "ann", "a"), submit(&mut queue, "ann", "b")],
+        [1, 1, 2]
+    );
     assert_eq!(submit(&mut queue, "ben", "a"), 3, "a ticket is its user's");
     assert_eq!([submit(&mut queue, "ann", ""), submit(&mut queue, "ann", "")], [4, 5]);
     // The next keeper of the queue knows it, from a long journal and from a short one.

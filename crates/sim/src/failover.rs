@@ -182,7 +182,11 @@ impl World<'_> {
                 } else {
                     // The node, or whoever finds that it is gone, says that it is no more.
                     let shares = Vec::new();
-                    let how = if let pando_queue::Cause::NodeFail(node) = cause { How::NodeLost(node) } else { How::NotBegun("it ends".into()) };
+                    let how = if let pando_queue::Cause::NodeFail(node) = cause {
+                        How::NodeLost(node)
+                    } else {
+                        How::NotBegun("it ends".into())
+                    };
                     self.begun.insert((id, run));
                     self.real.entry((id, run)).or_insert(Real { shares, how: Some(how) });
                     self.events.after(MS, Happens::Reports(id, run));
@@ -401,16 +405,21 @@ fn play(seed: u64, nodes: u32, days: u64, stores: u64) -> Result<Went, String> {
 
 /// Does what the command line says.
 pub fn main(how: &Failover, json: bool) -> ExitCode {
-    let columns = ["seed", "jobs", "died before storing", "before telling", "telling", "nodes lost", "run again", "asked again"];
+    let columns =
+        ["seed", "jobs", "died before storing", "before telling", "telling", "nodes lost", "run again", "asked again"];
     let mut table = Table::new(&columns);
     let mut failed = false;
     for seed in how.seed..how.seed + how.seeds {
         match play(seed, how.nodes.max(1), how.days, how.stores.max(1)) {
-            Ok(w) => table.row(&[&seed, &w.jobs, &w.died[0], &w.died[1], &w.died[2], &w.lost, &w.again, &w.asked_again]),
+            Ok(w) => {
+                table.row(&[&seed, &w.jobs, &w.died[0], &w.died[1], &w.died[2], &w.lost, &w.again, &w.asked_again])
+            }
             Err(wrong) => {
                 failed = true;
                 let Failover { nodes, days, stores, .. } = how;
-                eprintln!("seed {seed} FAILED {wrong}: sim failover --seed {seed} --seeds 1 --nodes {nodes} --days {days} --stores {stores}");
+                eprintln!(
+                    "seed {seed} FAILED {wrong}: sim failover --seed {seed} --seeds 1 --nodes {nodes} --days {days} --stores {stores}"
+                );
             }
         }
     }

@@ -2,7 +2,7 @@
 //! with us but is not stopped with us, tells the queue all the time that somebody is there (docs/decisions/0039).
 
 use super::spec::Manner;
-use super::{taken, Ended, PAUSE, ask, ask_on, nodes, order, say};
+use super::{Ended, PAUSE, ask, ask_on, nodes, order, say, taken};
 use crate::args::AllocOptions;
 use crate::stopping::Job as Program;
 use pando_kernel::signal;

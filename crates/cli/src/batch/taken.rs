@@ -23,7 +23,9 @@ impl Waits {
         let (sender, ends) = channel::<()>();
         std::thread::spawn(move || {
             if ends.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-                eprintln!("pando: waits for the node that keeps the queue (another one takes over when it is lost, if [queue.etcd] is configured)");
+                eprintln!(
+                    "pando: waits for the node that keeps the queue (another one takes over when it is lost, if [queue.etcd] is configured)"
+                );
             }
         });
         Waits(Some(sender))

@@ -67,8 +67,10 @@ impl EtcdStore {
         if !(2000..=600_000).contains(&self.lease_ms) {
             return Err(format!("[queue.etcd] lease_ms = {}: write milliseconds, from 2000 to 600000", self.lease_ms));
         }
-        let both = [("user", self.user.is_some(), "password_file", self.password_file.is_some()),
-            ("certificate", self.certificate.is_some(), "key", self.key.is_some())];
+        let both = [
+            ("user", self.user.is_some(), "password_file", self.password_file.is_some()),
+            ("certificate", self.certificate.is_some(), "key", self.key.is_some()),
+        ];
         match both.iter().find(|(_, one, _, other)| one != other) {
             Some((one, _, other, _)) => Err(format!("[queue.etcd] {one} and {other} go together: write both, or none")),
             None => Ok(()),

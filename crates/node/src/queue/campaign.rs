@@ -45,7 +45,9 @@ pub fn start(node: &Arc<Node>) {
     let is_named = rules.nodes.contains(&node.name());
     match rules.etcd.endpoints.is_empty() {
         false if rules.nodes.is_empty() || is_named => drop(tokio::spawn(campaign(node.clone()))),
-        true if is_named => tracing::warn!("queue: this node is to keep it ([queue] nodes) and can't: name etcd's members ([queue.etcd] endpoints)"),
+        true if is_named => tracing::warn!(
+            "queue: this node is to keep it ([queue] nodes) and can't: name etcd's members ([queue.etcd] endpoints)"
+        ),
         _ => {}
     }
 }
@@ -127,7 +129,13 @@ impl Seat {
     /// Keeps the queue for as long as that can be.
     async fn keep(&mut self, lease: i64, tenure: Tenure) {
         let mut pause = LOOK;
-        let stays = tokio::spawn(stay(self.etcd.clone(), lease, tenure.clone(), self.lives, self.node.config.queue.etcd.compact));
+        let stays = tokio::spawn(stay(
+            self.etcd.clone(),
+            lease,
+            tenure.clone(),
+            self.lives,
+            self.node.config.queue.etcd.compact,
+        ));
         match self.begin(&tenure).await {
             Ok(desk) => {
                 let text = format!("this node keeps the queue of batch jobs (term {})", tenure.term);

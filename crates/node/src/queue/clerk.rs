@@ -5,10 +5,10 @@ use super::journal::{Broken, Journal, Old};
 use super::tell::{self, Notice};
 use pando_queue::array::Tasks;
 use pando_queue::{Change, Effect, How, Input, Outcome, Queue, Record, Run, Settings, State, Usage};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{oneshot, watch};
 
 /// What is taken in one turn.
@@ -154,7 +154,8 @@ pub fn start(journal: Journal, settings: Settings, act: impl FnOnce(Desk) -> Act
     let over = Arc::new(AtomicBool::new(false));
     let desk = Desk { notes: sender, changed: watches, term: journal.term(), over: over.clone() };
     let act = act(desk.clone());
-    let mut clerk = Clerk { queue, journal, settings, notes, changed, over, act, clock, stored, rests_until: Instant::now() };
+    let mut clerk =
+        Clerk { queue, journal, settings, notes, changed, over, act, clock, stored, rests_until: Instant::now() };
     let runtime = tokio::runtime::Handle::current();
     let work = move || {
         let _in = runtime.enter();

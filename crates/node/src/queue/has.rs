@@ -99,7 +99,8 @@ pub async fn keep(node: Arc<Node>) {
         tokio::time::sleep(SETTLES).await;
         let now = here(&node);
         // Another one may ask meanwhile, and be who keeps the queue by then.
-        let asker = || locked(&node.queue.known.told).clone().filter(|(_, told)| *told != now).map(|(keeper, _)| keeper);
+        let asker =
+            || locked(&node.queue.known.told).clone().filter(|(_, told)| *told != now).map(|(keeper, _)| keeper);
         while let Some(keeper) = asker() {
             match send(&node, &keeper, &Errand::Tells(here(&node))).await {
                 Ok(_) => *locked(&node.queue.known.told) = Some((keeper, now.clone())),

@@ -40,7 +40,9 @@ async fn keeper(node: &Arc<Node>) -> Result<String, String> {
     let mut asked = JoinSet::new();
     for other in node.cluster.nodes().into_iter().filter(|n| n.state == Liveness::Up && !n.here && may(&n.name)) {
         let node = node.clone();
-        asked.spawn(async move { questions::ask(&node, &other.name, Question::Queue).await.map(|term| (other.name, term)) });
+        asked.spawn(
+            async move { questions::ask(&node, &other.name, Question::Queue).await.map(|term| (other.name, term)) },
+        );
     }
     while let Some(answer) = asked.join_next().await {
         let Ok(Ok((name, term))) = answer else { continue };
@@ -51,8 +53,13 @@ async fn keeper(node: &Arc<Node>) -> Result<String, String> {
         }
     }
     Err(match rules.is_shared() {
-        true => "no node that is up keeps the queue: those that may ([queue] nodes) say in their logs why, and need etcd".into(),
-        false => "no node that is up keeps the queue: start the one that made the cluster, or name one ([queue] node)".into(),
+        true => {
+            "no node that is up keeps the queue: those that may ([queue] nodes) say in their logs why, and need etcd"
+                .into()
+        }
+        false => {
+            "no node that is up keeps the queue: start the one that made the cluster, or name one ([queue] node)".into()
+        }
     })
 }
 
@@ -104,7 +111,9 @@ pub async fn passed_on(node: &Arc<Node>, user: &str, text: Vec<u8>) -> Result<Ve
             Err(why) => (why, true),
             Ok(to) => match send_to(node, &to, &errand).await {
                 Ok(answer) => return Ok(answer),
-                Err(failure) if failure.is_elsewhere() => (format!("the queue can't be asked: node {to} keeps it no longer"), true),
+                Err(failure) if failure.is_elsewhere() => {
+                    (format!("the queue can't be asked: node {to} keeps it no longer"), true)
+                }
                 Err(failure) if failure.refused => return Err(failure.why),
                 Err(failure) => (format!("the queue can't be asked: {}", failure.why), false),
             },

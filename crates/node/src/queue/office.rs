@@ -385,7 +385,9 @@ impl Asker {
             return Err(format!("nothing of job {id} runs"));
         }
         for (to, key) in running {
-            deliver::order(&self.node, &self.desk, &to, &Errand::Signal(key, number)).await.map_err(|failure| failure.why)?;
+            deliver::order(&self.node, &self.desk, &to, &Errand::Signal(key, number))
+                .await
+                .map_err(|failure| failure.why)?;
         }
         Ok(())
     }

@@ -103,7 +103,12 @@ impl Place {
     }
 
     /// The values of a kind's batches, from the first to the last, put together.
-    async fn batches<T: DeserializeOwned>(&self, kind: &str, first: u64, last: u64) -> Result<Vec<(u64, Vec<T>)>, Broken> {
+    async fn batches<T: DeserializeOwned>(
+        &self,
+        kind: &str,
+        first: u64,
+        last: u64,
+    ) -> Result<Vec<(u64, Vec<T>)>, Broken> {
         let (from, end) = (self.key(&format!("{kind}/{first:016x}")), self.key(&format!("{kind}/{:016x}", last + 1)));
         let mut whole: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
         for pair in self.all(from, &end).await? {
@@ -119,7 +124,10 @@ impl Place {
 
     /// The first number of a key of a kind.
     fn number(&self, kind: &str, key: &[u8]) -> Result<u64, Broken> {
-        self.numbers(kind, key).first().copied().ok_or_else(|| wrong(&String::from_utf8_lossy(key), "it is no key of ours"))
+        self.numbers(kind, key)
+            .first()
+            .copied()
+            .ok_or_else(|| wrong(&String::from_utf8_lossy(key), "it is no key of ours"))
     }
 
     fn numbers(&self, kind: &str, key: &[u8]) -> Vec<u64> {
@@ -247,8 +255,11 @@ impl Store {
     /// Pieces of batches that never came to count, and of those that count no more, go. A later batch of the same number would be mixed with them.
     fn clear(&mut self) -> Result<(), Broken> {
         let (place, Bounds { first, last, .. }) = (self.place.clone(), self.bounds.clone());
-        let after = |kind: &str, number: u64| (place.key(&format!("{kind}/{number:016x}")), end_of(&place.key(&format!("{kind}/"))));
-        let mut all: Vec<Value> = ["r", "h"].iter().map(|kind| after(kind, last + 1)).map(|(from, end)| delete(&from, &end)).collect();
+        let after = |kind: &str, number: u64| {
+            (place.key(&format!("{kind}/{number:016x}")), end_of(&place.key(&format!("{kind}/"))))
+        };
+        let mut all: Vec<Value> =
+            ["r", "h"].iter().map(|kind| after(kind, last + 1)).map(|(from, end)| delete(&from, &end)).collect();
         let (from, end) = after("n", (last + 1) << 16);
         all.push(delete(&from, &end));
         all.push(delete(&place.key("r/"), &place.key(&format!("r/{first:016x}"))));
@@ -260,7 +271,8 @@ impl Store {
         let prefix = self.place.key("n/");
         for pair in self.runtime.block_on(self.place.all(prefix.clone(), &end_of(&prefix)))? {
             let number = self.place.number("n", &pair.key)?;
-            let notice = serde_json::from_slice(&pair.value).map_err(|e| wrong(&format!("n/{number:x}"), &e.to_string()))?;
+            let notice =
+                serde_json::from_slice(&pair.value).map_err(|e| wrong(&format!("n/{number:x}"), &e.to_string()))?;
             self.notices.borrow_mut().insert(i64::try_from(number).unwrap_or(i64::MAX), notice);
         }
         Ok(())
@@ -390,7 +402,11 @@ impl Store {
 
     /// Of larger numbers, the oldest first.
     pub fn notices(&self, after: i64) -> Vec<(i64, Notice)> {
-        self.notices.borrow().range(after.saturating_add(1)..).map(|(number, notice)| (*number, notice.clone())).collect()
+        self.notices
+            .borrow()
+            .range(after.saturating_add(1)..)
+            .map(|(number, notice)| (*number, notice.clone()))
+            .collect()
     }
 
     /// It has been told.

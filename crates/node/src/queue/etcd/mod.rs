@@ -203,7 +203,8 @@ impl Etcd {
         let away = |why: String| Wrong::Away(format!("etcd at {member}: {why}"));
         let Some(sender) = &mut line.sender else { return Err(away("there is no connection".into())) };
         let host = member.authority().map_or("", |authority| authority.as_str());
-        let mut request = Request::post(path).header(header::HOST, host).header(header::CONTENT_TYPE, "application/json");
+        let mut request =
+            Request::post(path).header(header::HOST, host).header(header::CONTENT_TYPE, "application/json");
         if let Some(token) = &line.token {
             request = request.header(header::AUTHORIZATION, token);
         }

@@ -42,7 +42,8 @@ impl Server {
 
     fn place(&self, runtime: &Runtime) -> Arc<Place> {
         let config = EtcdStore { endpoints: vec![self.url.clone()], ..EtcdStore::default() };
-        let place = Place { etcd: Arc::new(Etcd::new(&config).unwrap()), prefix: "/p/c".into(), state: self.dir.clone() };
+        let place =
+            Place { etcd: Arc::new(Etcd::new(&config).unwrap()), prefix: "/p/c".into(), state: self.dir.clone() };
         let begun = Instant::now();
         while runtime.block_on(place.bounds()).is_err() {
             assert!(begun.elapsed() < Duration::from_secs(30), "etcd does not answer");
@@ -65,7 +66,9 @@ fn elected(place: &Place, runtime: &Runtime) -> Tenure {
     let key = place.leader();
     let none = Value::Array(Vec::new());
     let end = [&key[..], &[0]].concat();
-    runtime.block_on(place.etcd.txn(none.clone(), Value::from(vec![delete(&key, &end)]), none.clone(), PATIENCE)).unwrap();
+    runtime
+        .block_on(place.etcd.txn(none.clone(), Value::from(vec![delete(&key, &end)]), none.clone(), PATIENCE))
+        .unwrap();
     let made = Value::from(vec![put(&key, b"n1")]);
     let txn = runtime.block_on(place.etcd.txn(Value::from(vec![made_at(&key, 0)]), made, none, PATIENCE)).unwrap();
     assert!(txn.succeeded);
@@ -74,7 +77,10 @@ fn elected(place: &Place, runtime: &Runtime) -> Tenure {
 
 fn submitted(id: u64, script: usize) -> Record {
     let work = Work::Script { text: vec![b'x'; script].into(), arguments: Vec::new() };
-    Record { at: 1000 + id, change: Change::Submitted(id, Box::new(Spec { user: "ann".into(), work, ..Spec::default() })) }
+    Record {
+        at: 1000 + id,
+        change: Change::Submitted(id, Box::new(Spec { user: "ann".into(), work, ..Spec::default() })),
+    }
 }
 
 fn old(job: u64) -> Old {
@@ -90,7 +96,8 @@ fn old(job: u64) -> Old {
         warned: false,
     };
     let (how, usage, directory, files) = (How::Exit(0), Usage::default(), "/".into(), Default::default());
-    let outcome = Outcome { id: Id::of(job), state: State::Completed, how, usage, run, ended: 2000 + job, directory, files };
+    let outcome =
+        Outcome { id: Id::of(job), state: State::Completed, how, usage, run, ended: 2000 + job, directory, files };
     Old { name: "j".into(), user: "ann".into(), account: "ann".into(), outcome }
 }
 
@@ -136,10 +143,13 @@ fn a_file_and_etcd_mean_the_same() {
     let shared = means(Journal::Shared(Box::new(open())), |_| Journal::Shared(Box::new(open())));
     let file = server.dir.join("file.db");
     let disk = || Journal::Disk(Sqlite::open(&file).unwrap());
-    assert_eq!(shared, means(disk(), |journal| {
-        drop(journal);
-        disk()
-    }));
+    assert_eq!(
+        shared,
+        means(disk(), |journal| {
+            drop(journal);
+            disk()
+        })
+    );
 }
 
 #[test]
@@ -207,10 +217,18 @@ fn the_history_in_etcd_has_bounds_and_all_of_it_is_at_each_node_that_looks() {
     let bounds = runtime.block_on(async { follower.copy().await }).unwrap().unwrap();
     let prefix = place.key("h/");
     let names = runtime.block_on(place.etcd.names(&prefix, &end_of(&prefix), PATIENCE)).unwrap();
-    let first: Vec<u64> = names.kvs.iter().filter(|p| place.numbers("h", &p.key)[2] == 0).map(|p| place.numbers("h", &p.key)[1]).collect();
+    let first: Vec<u64> = names
+        .kvs
+        .iter()
+        .filter(|p| place.numbers("h", &p.key)[2] == 0)
+        .map(|p| place.numbers("h", &p.key)[1])
+        .collect();
     let left: u64 = first.iter().sum();
     assert!((MOST_PAST - rows..=MOST_PAST + SOME_MORE).contains(&left), "{left}");
     let all = Search { most: u32::MAX, ..Search::default() };
     let there = Sqlite::open(&follower.copy_file(&bounds)).unwrap().history(&all).unwrap();
-    assert_eq!((there.len() as u64, &there), ((MOST_PAST + SOME_MORE) + 5 * rows, &store.past().history(&all).unwrap()));
+    assert_eq!(
+        (there.len() as u64, &there),
+        ((MOST_PAST + SOME_MORE) + 5 * rows, &store.past().history(&all).unwrap())
+    );
 }
