@@ -47,15 +47,15 @@ fn status(node: &Daemon) -> GangStatus {
     serde_json::from_str(&ok(&mut node.cli(&["gang", "--json"]))).unwrap()
 }
 
-/// The control groups of a node's gangs, by gang, with whether each runs.
+/// The control groups of a node's gangs, by gang, with whether each runs: nobody of it is aside.
 fn groups(node: &Daemon) -> BTreeMap<String, bool> {
     let mut found = BTreeMap::new();
     let prefix = format!("pando-gang-{}-", node.pid());
     let own = own_group();
     for entry in fs::read_dir(own).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        if let Some(number) = name.strip_prefix(&prefix) {
-            let runs = fs::read_to_string(entry.path().join("cpu.idle")).unwrap_or_default().trim() == "0";
+        if let Some(number) = name.strip_prefix(&prefix).and_then(|number| number.strip_suffix("-aside")) {
+            let runs = fs::read_to_string(entry.path().join("cgroup.procs")).unwrap_or_default().is_empty();
             found.insert(number.to_owned(), runs);
         }
     }

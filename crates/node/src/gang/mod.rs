@@ -4,8 +4,8 @@
 
 mod ask;
 mod lease;
-mod nudge;
 mod office;
+mod precedence;
 mod seats;
 
 pub use lease::{Came, Lease, place};
@@ -47,7 +47,7 @@ impl Gangs {
         // Beats are not to wait until the kernel has made a group.
         let all: Vec<u16> = cpus.concat();
         let made = Turns::make(number, all.len() as u32).map_err(|e| e.to_string());
-        let made = made.and_then(|turns| lock(&self.seats).sit_down(number, turns, &all));
+        let made = made.and_then(|turns| lock(&self.seats).sit_down(number, turns));
         made.inspect_err(|why| tracing::warn!("gangs: none can take turns at {}: {why}", node.name()))
     }
 

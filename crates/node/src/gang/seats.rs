@@ -1,6 +1,6 @@
 //! The gangs of this node: each has a control group, which runs while it is its turn and else only where nobody else wants to.
 
-use super::nudge::Nudges;
+use super::precedence::Precedence;
 use crate::daemon::Node;
 use pando_gang::Table;
 use pando_kernel::affinity;
@@ -51,23 +51,24 @@ pub struct Seats {
     period: Duration,
     /// Nothing is heard of who orders: all run until it is.
     alone: bool,
-    nudges: Nudges,
+    precedence: Precedence,
 }
 
 struct Seat {
     turns: Turns,
     runs: bool,
+    /// It was said that it can't be switched.
+    failed: bool,
 }
 
 impl Seats {
     /// See [`super::Gangs::sit_down`].
-    pub fn sit_down(&mut self, number: u64, turns: Turns, cpus: &[u16]) -> Result<PathBuf, String> {
+    pub fn sit_down(&mut self, number: u64, turns: Turns) -> Result<PathBuf, String> {
         if self.all.contains_key(&number) {
             return Err("another gang has its number".into());
         }
         let entrance = turns.entrance();
-        self.nudges.reach(cpus);
-        self.all.insert(number, Seat { turns, runs: true });
+        self.all.insert(number, Seat { turns, runs: true, failed: false });
         self.switch();
         Ok(entrance)
     }
@@ -123,25 +124,26 @@ impl Seats {
         }
     }
 
-    /// Those whose turn is over first: nobody is to be in the way of those who are next.
+    /// Those whose turn it is first: the other way about there is for a moment nobody of weight at a CPU, and what the kernel owes whom from that moment it
+    /// pays back in the turn. Who is aside is put there again with each beat, for what it has begun meanwhile.
     fn switch(&mut self) {
         // Another one who orders counts from 1 again, until it sends its own table.
         let slot = self.beat.saturating_sub(self.after.saturating_add(1));
-        self.nudges.take_precedence(self.table.rows > 1 && !self.alone);
-        let mut switched = false;
-        for runs in [false, true] {
+        self.precedence.take(self.table.rows > 1 && !self.alone);
+        for runs in [true, false] {
             for (number, seat) in &mut self.all {
-                if seat.runs == runs || (self.alone || self.table.runs(*number, slot)) != runs {
+                if (self.alone || self.table.runs(*number, slot)) != runs || (runs && seat.runs) {
                     continue;
                 }
-                match seat.turns.run(runs) {
-                    Ok(()) => (seat.runs, switched) = (runs, true),
-                    Err(e) => tracing::warn!("gangs: gang {number:x} can't be switched: {e}"),
+                seat.runs = runs;
+                let failed = seat.turns.run(runs);
+                if let Err(e) = &failed
+                    && !seat.failed
+                {
+                    tracing::warn!("gangs: a process of gang {number:x} can't be switched: {e}");
                 }
+                seat.failed |= failed.is_err();
             }
-        }
-        if switched {
-            self.nudges.nudge();
         }
     }
 }
