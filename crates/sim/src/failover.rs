@@ -159,12 +159,10 @@ impl World<'_> {
         for effect in effects {
             match effect {
                 Effect::Record(record) => self.stored.push(record.clone()),
-                Effect::Outcome(outcome) if outcome.state.is_final() => {
-                    if !self.ended.insert(outcome.id.job) {
-                        return Err(format!("job {} ends twice", outcome.id));
-                    }
+                Effect::Outcome(outcome) if !outcome.state.is_final() => self.went.again += 1,
+                Effect::Outcome(outcome) if !self.ended.insert(outcome.id.job) => {
+                    return Err(format!("job {} ends twice", outcome.id));
                 }
-                Effect::Outcome(_) => self.went.again += 1,
                 _ => {}
             }
         }
@@ -217,6 +215,8 @@ impl World<'_> {
         }
         self.real.insert((id, run), Real { shares, how: None });
         self.events.after(MS, Happens::Begins(id, run));
+        let run_s = self.run_s(id);
+        self.events.after(run_s * SECOND, Happens::Ends(id, run));
         Ok(())
     }
 
@@ -260,9 +260,6 @@ impl World<'_> {
                 let lives = self.real.get(&(id, run)).is_some_and(|real| real.how.is_none());
                 if lives && self.does(Input::Began(id, run))?.is_none() {
                     self.events.after(AGAIN * SECOND, Happens::Begins(id, run));
-                } else if lives {
-                    let run_s = self.run_s(id);
-                    self.events.after(run_s * SECOND, Happens::Ends(id, run));
                 }
             }
             Happens::Ends(id, run) => self.over(id, run, How::Exit(0)),
