@@ -4,7 +4,7 @@
 mod lab;
 
 use lab::etcd::{Etcd, Way};
-use lab::{Daemon, Lab, ok, signal, until};
+use lab::{Daemon, Lab, PATIENCE, ok, signal, until};
 use pando_kernel::procfs;
 use pando_node::queue::ask::{Ask, Line, Past};
 use pando_node::queue::usage::Row;
@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
 /// Those that may keep the queue; one more may not, and is asked.
 const MAY: usize = 3;
@@ -95,52 +96,10 @@ fn past(node: &Daemon) -> Vec<Past> {
     serde_json::from_str(&ok(&mut node.cli(&["history", "--json"]))).unwrap()
 }
 
-#[test]
-fn whoever_keeps_it_is_killed_in_the_middle_of_a_load() {
-    let Some(mut site) = site("load", 120_000) else { return };
-    let long = site.submit(MAY, &["-w", "n4", "--wrap", "echo $$ >>long; while [ ! -e end ]; do sleep 0.2; done"]);
-    until("it runs", || fs::read_to_string(site.dir.join("long")).ok().filter(|text| text.ends_with('\n')));
-    // Arrays, each with one that waits for all of it, until there were enough changes.
-    let (over, acknowledged, tickets) = (AtomicBool::new(false), Mutex::new(BTreeSet::new()), AtomicU64::new(0));
-    let (client, dir) = (site.client().client(), site.dir.clone());
-    let submit = || {
-        while !over.load(Ordering::SeqCst) {
-            let number = tickets.fetch_add(1, Ordering::SeqCst);
-            let mut array = spec(&dir, "echo ${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID >>ran");
-            (array.ticket, array.array) = (format!("a{number}"), Some(Array::read("1-5").unwrap()));
-            let first: u64 = client.post("/v1/queue", &Ask::Submit(Box::new(array.clone()))).unwrap();
-            // As if the answer had not come.
-            let again: u64 = client.post("/v1/queue", &Ask::Submit(Box::new(array))).unwrap();
-            assert_eq!(first, again, "one ticket, one job");
-            let mut after = spec(&dir, "echo $SLURM_JOB_ID >>ran");
-            (after.ticket, after.dependency) =
-                (format!("b{number}"), Dependency::read(&format!("afterok:{first}")).unwrap());
-            let second: u64 = client.post("/v1/queue", &Ask::Submit(Box::new(after))).unwrap();
-            let mut all = acknowledged.lock().unwrap();
-            assert!(all.insert((first, true)) && all.insert((second, false)));
-            drop(all);
-            std::thread::sleep(std::time::Duration::from_millis(100));
-        }
-    };
-    std::thread::scope(|scope| {
-        let clients: Vec<_> = (0..3).map(|_| scope.spawn(submit)).collect();
-        for _ in 0..4 {
-            let (keeper, before) = (site.keeper(), acknowledged.lock().unwrap().len());
-            until("some to be taken", || (acknowledged.lock().unwrap().len() > before + 20).then_some(()));
-            site.lab.nodes[keeper].kill();
-            let next = site.another(keeper);
-            let (before, ran) = (acknowledged.lock().unwrap().len(), site.ran().len());
-            until("more to be taken", || (acknowledged.lock().unwrap().len() > before + 6).then_some(()));
-            until("more to run", || (site.ran().len() > ran + 6).then_some(()));
-            assert_ne!(next, keeper);
-            site.lab.nodes[keeper].start();
-        }
-        over.store(true, Ordering::SeqCst);
-        clients.into_iter().for_each(|client| client.join().unwrap());
-    });
-    let all = acknowledged.into_inner().unwrap();
+/// Each ran once, ended once, and counts once; those with `true` have five tasks. There is one job more, the first.
+fn each_ended_once(site: &Site, all: &BTreeSet<(u64, bool)>) {
     let mut expected: BTreeSet<String> = BTreeSet::new();
-    for (id, is_array) in &all {
+    for (id, is_array) in all {
         match is_array {
             true => expected.extend((1..=5).map(|task| format!("{id}_{task}"))),
             false => _ = expected.insert(id.to_string()),
@@ -165,6 +124,55 @@ fn whoever_keeps_it_is_killed_in_the_middle_of_a_load() {
     }
     let rows: Vec<Row> = serde_json::from_str(&ok(&mut site.cli(MAY, &["usage", "--json"]))).unwrap();
     assert_eq!(rows.iter().map(|row| row.sum.tasks).sum::<u64>(), expected.len() as u64);
+}
+
+#[test]
+fn whoever_keeps_it_is_killed_in_the_middle_of_a_load() {
+    let Some(mut site) = site("load", 120_000) else { return };
+    let long = site.submit(MAY, &["-w", "n4", "--wrap", "echo $$ >>long; while [ ! -e end ]; do sleep 0.2; done"]);
+    until("it runs", || fs::read_to_string(site.dir.join("long")).ok().filter(|text| text.ends_with('\n')));
+    // Arrays, each with one that waits for all of it, until there were enough changes.
+    let (over, acknowledged, tickets) = (AtomicBool::new(false), Mutex::new(BTreeSet::new()), AtomicU64::new(0));
+    let (client, dir) = (site.client().client(), site.dir.clone());
+    let begun = Instant::now();
+    let submit = || {
+        // Where the test fails it ends all the same.
+        while !over.load(Ordering::SeqCst) && begun.elapsed() < 6 * PATIENCE {
+            let number = tickets.fetch_add(1, Ordering::SeqCst);
+            let mut array = spec(&dir, "echo ${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID >>ran");
+            (array.ticket, array.array) = (format!("a{number}"), Some(Array::read("1-5").unwrap()));
+            let first: u64 = client.post("/v1/queue", &Ask::Submit(Box::new(array.clone()))).unwrap();
+            // As if the answer had not come.
+            let again: u64 = client.post("/v1/queue", &Ask::Submit(Box::new(array))).unwrap();
+            assert_eq!(first, again, "one ticket, one job");
+            let mut after = spec(&dir, "echo $SLURM_JOB_ID >>ran");
+            (after.ticket, after.dependency) =
+                (format!("b{number}"), Dependency::read(&format!("afterok:{first}")).unwrap());
+            let second: u64 = client.post("/v1/queue", &Ask::Submit(Box::new(after))).unwrap();
+            let mut all = acknowledged.lock().unwrap();
+            assert!(all.insert((first, true)) && all.insert((second, false)));
+            drop(all);
+            // Not more of them than this machine runs meanwhile.
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+    };
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..3).map(|_| scope.spawn(submit)).collect();
+        for _ in 0..4 {
+            let (keeper, before) = (site.keeper(), acknowledged.lock().unwrap().len());
+            until("some to be taken", || (acknowledged.lock().unwrap().len() > before + 20).then_some(()));
+            site.lab.nodes[keeper].kill();
+            let next = site.another(keeper);
+            let (before, ran) = (acknowledged.lock().unwrap().len(), site.ran().len());
+            until("more to be taken", || (acknowledged.lock().unwrap().len() > before + 6).then_some(()));
+            until("more to run", || (site.ran().len() > ran + 6).then_some(()));
+            assert_ne!(next, keeper);
+            site.lab.nodes[keeper].start();
+        }
+        over.store(true, Ordering::SeqCst);
+        clients.into_iter().for_each(|client| client.join().unwrap());
+    });
+    each_ended_once(&site, &acknowledged.into_inner().unwrap());
     // What ran all the time did not notice.
     fs::write(site.dir.join("end"), "").unwrap();
     ok(&mut site.cli(MAY, &["wait", &long]));

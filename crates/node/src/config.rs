@@ -501,8 +501,7 @@ mod tests {
         whole.guests.max_load = Some(1.5);
         whole.queue.node = Some("x".into());
         (whole.queue.prolog, whole.queue.epilog, whole.queue.mailer) = (path(), path(), path());
-        let (etcd, word) = (&mut whole.queue.etcd, || Some("x".into()));
-        (etcd.user, etcd.password_file, etcd.certificate, etcd.key) = (word(), path(), path(), path());
+        whole.queue.etcd = EtcdStore::default().with_all("x");
         let keys = |all: &BTreeMap<String, String>| all.keys().cloned().collect::<Vec<_>>();
         assert_eq!(keys(&example), keys(&flat(&whole.to_toml())));
         let defaults = Config { name: known.name, advertise: known.advertise, ..Config::default() };
@@ -510,8 +509,7 @@ mod tests {
             Config { engine_program: known.engine_program, load: known.load, metrics: known.metrics, ..defaults };
         let guests = Guests { max_load: known.guests.max_load, ..Guests::default() };
         let Queue { node, prolog, epilog, mailer, etcd, .. } = known.queue;
-        let EtcdStore { user, password_file, certificate, key, .. } = etcd;
-        let etcd = EtcdStore { user, password_file, certificate, key, ..EtcdStore::default() };
+        let etcd = EtcdStore::default().like(etcd);
         let queue = Queue { node, prolog, epilog, mailer, etcd, ..Queue::default() };
         let defaults = Config { queue, ..defaults };
         let defaults = Config { guests, ..defaults };

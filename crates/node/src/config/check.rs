@@ -75,17 +75,8 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
     for name in &config.jobs.from {
         pando_wire::NodeName::parse(name).map_err(|e| format!("[jobs] from has {name:?}: {e}"))?;
     }
-    for name in &queue.nodes {
-        pando_wire::NodeName::parse(name).map_err(|e| format!("[queue] nodes has {name:?}: {e}"))?;
-    }
-    if queue.is_shared() && queue.node.is_some() {
-        return Err("[queue] node and [queue] nodes or [queue.etcd] exclude each other: one node keeps the queue for good, or one of several".into());
-    }
-    queue.etcd.check()?;
     config.node.check()?;
-    if !(1..=86_400).contains(&queue.hook_s) {
-        return Err(format!("[queue] hook_s = {}: write seconds, from 1 to 86400", queue.hook_s));
-    }
+    queue.check()?;
     shared(&config.files)
 }
 

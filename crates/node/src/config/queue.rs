@@ -137,8 +137,61 @@ impl Default for Queue {
 }
 
 impl Queue {
+    /// Is everything within its bounds? The error is for people.
+    pub fn check(&self) -> Result<(), String> {
+        for name in &self.nodes {
+            pando_wire::NodeName::parse(name).map_err(|e| format!("[queue] nodes has {name:?}: {e}"))?;
+        }
+        if self.is_shared() && self.node.is_some() {
+            let text = "one node keeps the queue for good, or one of several";
+            return Err(format!("[queue] node and [queue] nodes or [queue.etcd] exclude each other: {text}"));
+        }
+        if !(1..=86_400).contains(&self.hook_s) {
+            return Err(format!("[queue] hook_s = {}: write seconds, from 1 to 86400", self.hook_s));
+        }
+        self.etcd.check()
+    }
+
     /// Is the journal in etcd, so that one of several nodes keeps the queue?
     pub fn is_shared(&self) -> bool {
         !self.nodes.is_empty() || !self.etcd.endpoints.is_empty()
+    }
+}
+
+#[cfg(test)]
+impl EtcdStore {
+    /// With all that has no default.
+    pub fn with_all(self, word: &str) -> EtcdStore {
+        let (user, path) = (Some(word.to_owned()), || Some(PathBuf::from(word)));
+        EtcdStore { user, password_file: path(), certificate: path(), key: path(), ..self }
+    }
+
+    /// With what has no default as another one has it.
+    pub fn like(self, EtcdStore { user, password_file, certificate, key, .. }: EtcdStore) -> EtcdStore {
+        EtcdStore { user, password_file, certificate, key, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistakes_about_etcd_are_named() {
+        let says = |text: &str| toml::from_str::<Queue>(text).unwrap().check();
+        let good = "nodes = [\"n1\"]\n[etcd]\nendpoints = [\"http://10.0.0.1:2379\", \"https://[::1]\"]";
+        assert_eq!(says(good), Ok(()));
+        for (text, part) in [
+            ("node = \"n1\"\nnodes = [\"n1\"]", "exclude each other"),
+            ("nodes = [\"N 1\"]", "[queue] nodes"),
+            ("[etcd]\nendpoints = [\"10.0.0.1:2379\"]", "endpoints has \"10.0.0.1:2379\""),
+            ("[etcd]\nendpoints = [\"http://a@b\"]", "endpoints"),
+            ("[etcd]\nlease_ms = 500", "lease_ms = 500"),
+            ("[etcd]\nprefix = \"pando\"", "prefix"),
+            ("[etcd]\nuser = \"pando\"", "user and password_file go together"),
+        ] {
+            let why = says(text).unwrap_err();
+            assert!(why.contains(part), "{why}");
+        }
     }
 }
