@@ -242,3 +242,24 @@ fn the_first_place_is_the_best_one_and_the_next_knows_of_it() {
     let tied = Process { wish: Wish { home_only: true, ..Wish::default() }, ..process(1) };
     assert_eq!(place(("a", &node(9)), &tied, &mut others, &settings).node, "a");
 }
+
+#[test]
+fn cpus_that_gangs_hold_are_not_free_whatever_runs_there() {
+    let held = |cpus: u32, held: u32, runnable: u32| Vector {
+        cpus_milli: cpus * 1000,
+        reserved_milli: held * 1000,
+        ..node(runnable)
+    };
+    // A gang whose ranks wait leaves no CPU to guests: they go, and do not come.
+    assert!(moved(held(1, 1, 1), process(1), other("b", node(0))));
+    assert!(!moved(node(1), process(1), other("b", held(1, 1, 0))));
+    assert!(!moved(node(2), process(1), other("b", held(1, 1, 0))), "half a CPU is more than what gangs leave");
+    assert!(moved(held(2, 1, 2), process(1), other("b", held(4, 2, 0))), "two are free there");
+    // Where all are held it is as it was: the crowd is shared out.
+    assert!(moved(held(1, 1, 3), process(1), other("b", held(1, 1, 0))));
+    assert!(!moved(held(1, 1, 1), process(1), other("b", held(1, 1, 0))), "nobody flutters");
+    let mut others = [other("b", held(1, 1, 0)), other("c", node(1))];
+    let placed = place(("a", &held(1, 1, 0)), &process(1), &mut others, &Settings::default());
+    assert_eq!(placed.node, "c", "what begins begins there, too");
+    assert_eq!(crate::rate(&held(1, 9, 0)), crate::rate(&held(1, 1, 0)), "no more than there are");
+}

@@ -370,6 +370,7 @@ fn a_name_that_leads_elsewhere_is_refused() {
             grace_ms: 0,
             hold: false,
             gang: Default::default(),
+            quality: None,
             pool: false,
             files: vec![file],
             needs: Vec::new(),

@@ -4,16 +4,20 @@
 //! not get under its old weight, and gives it in the next one's turn (docs/decisions/0038).
 
 use crate::cgroup::Hierarchies;
+use std::ffi::CStr;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::path::{Path, PathBuf};
 
 /// Names of our groups begin with this; the pid of the process that made it and a number follow.
 const NAME: &str = "pando-gang-";
 /// What the name of the second group ends with.
 const ASIDE: &str = "-aside";
-/// Who starts processes faster than they are moved is not waited for: the rest is moved the next time.
-const ROUNDS: u32 = 8;
+/// Its list of processes.
+const LIST: &CStr = c"cgroup.procs";
+/// Bytes of such a list that are read at once.
+const PIECE: usize = 4096;
 
 /// See above. Removed when this is dropped.
 #[derive(Debug)]
@@ -22,10 +26,11 @@ pub struct Turns {
     aside: Group,
 }
 
-/// A control group, and its list of processes open for writing.
+/// A control group: its directory, which is open, too, and its list of processes open for writing.
 #[derive(Debug)]
 struct Group {
-    dir: PathBuf,
+    path: PathBuf,
+    dir: File,
     list: File,
 }
 
@@ -52,17 +57,23 @@ impl Turns {
         let name = format!("{NAME}{}-{number:x}", std::process::id());
         let runs = Group::make(parent.join(&name))?;
         let aside = Group::make(parent.join(name + ASIDE))?;
-        fs::write(runs.dir.join(file), weight.to_string())?;
-        fs::write(aside.dir.join("cpu.idle"), "1").or_else(|_| fs::write(aside.dir.join(file), least))?;
+        fs::write(runs.path.join(file), weight.to_string())?;
+        fs::write(aside.path.join("cpu.idle"), "1").or_else(|_| fs::write(aside.path.join(file), least))?;
         Ok(Turns { runs, aside })
     }
 
     /// What a process writes 0 to to be in it, and to run.
     pub fn entrance(&self) -> PathBuf {
-        self.runs.dir.join("cgroup.procs")
+        self.runs.path.join("cgroup.procs")
     }
 
-    /// Its processes run as others do, or only where nobody else wants to. Whoever has entered since then is in the former, until this is called again.
+    /// The lists of all of its processes.
+    pub fn lists(&self) -> [PathBuf; 2] {
+        [self.entrance(), self.aside.path.join("cgroup.procs")]
+    }
+
+    /// Its processes run as others do, or only where nobody else wants to. Whoever enters or begins meanwhile may be left where it is, until this is called
+    /// again.
     ///
     /// # Errors
     ///
@@ -73,33 +84,45 @@ impl Turns {
 }
 
 impl Group {
-    fn make(dir: PathBuf) -> io::Result<Group> {
-        fs::create_dir(&dir)?;
-        match OpenOptions::new().write(true).open(dir.join("cgroup.procs")) {
-            Ok(list) => Ok(Group { dir, list }),
+    fn make(path: PathBuf) -> io::Result<Group> {
+        fs::create_dir(&path)?;
+        let open = || Ok((File::open(&path)?, OpenOptions::new().write(true).open(path.join("cgroup.procs"))?));
+        match open() {
+            Ok((dir, list)) => Ok(Group { path, dir, list }),
             Err(e) => {
-                let _ = fs::remove_dir(&dir);
+                let _ = fs::remove_dir(&path);
                 Err(e)
+            }
+        }
+    }
+
+    /// Opened anew each time: version 1 shows an open list as it was for a second. By the directory, which spares the kernel most of the way.
+    fn processes(&self) -> io::Result<Vec<u8>> {
+        // SAFETY: a directory that is open, and a text that ends with 0; what comes back is a descriptor of nobody else, or -1.
+        let mut list = unsafe {
+            let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+            let fd = crate::check(libc::openat(self.dir.as_raw_fd(), LIST.as_ptr(), flags).into())?;
+            File::from_raw_fd(fd as i32)
+        };
+        let mut all = Vec::new();
+        loop {
+            let had = all.len();
+            all.resize(had + PIECE, 0);
+            let read = list.read(&mut all[had..])?;
+            all.truncate(had + read);
+            if read == 0 {
+                return Ok(all);
             }
         }
     }
 
     fn empty_into(&self, other: &Group) -> io::Result<()> {
         let mut failed = Ok(());
-        for _ in 0..ROUNDS {
-            // Opened anew: version 1 shows an open list as it was for a second.
-            let list = fs::read_to_string(self.dir.join("cgroup.procs"))?;
-            let mut moved = false;
-            for pid in list.split_ascii_whitespace() {
-                match (&other.list).write_all(pid.as_bytes()) {
-                    Ok(()) => moved = true,
-                    // It has ended.
-                    Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
-                    Err(e) => failed = failed.and(Err(e)),
-                }
-            }
-            if !moved {
-                break;
+        for pid in self.processes()?.split(|byte| *byte == b'\n').filter(|pid| !pid.is_empty()) {
+            match (&other.list).write_all(pid) {
+                // It has ended.
+                Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
+                said => failed = failed.and(said),
             }
         }
         failed
@@ -109,7 +132,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         // What is still there is found by `sweep`.
-        let _ = fs::remove_dir(&self.dir);
+        let _ = fs::remove_dir(&self.path);
     }
 }
 
@@ -149,7 +172,7 @@ mod tests {
             Ok(turns) => turns,
             Err(e) => return eprintln!("SKIPPED all_processes_of_a_gang_step_aside_and_come_back: {e}"),
         };
-        let read = |group: &Group, file: &str| fs::read_to_string(group.dir.join(file)).unwrap_or_default();
+        let read = |group: &Group, file: &str| fs::read_to_string(group.path.join(file)).unwrap_or_default();
         let weight = read(&turns.runs, "cpu.shares") + &read(&turns.runs, "cpu.weight");
         assert!(["2048", "200"].contains(&weight.trim()), "{weight}");
         let least = read(&turns.aside, "cpu.shares") + &read(&turns.aside, "cpu.weight");
@@ -174,7 +197,7 @@ mod tests {
             child.wait().unwrap();
         }
         turns.run(false).unwrap();
-        let dirs = [turns.runs.dir.clone(), turns.aside.dir.clone()];
+        let dirs = [turns.runs.path.clone(), turns.aside.path.clone()];
         drop(turns);
         assert!(dirs.iter().all(|dir| !dir.exists()));
     }

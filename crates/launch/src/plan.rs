@@ -63,6 +63,8 @@ pub struct Request {
     pub mpi: Mpi,
     /// Its CPUs may be those of other gangs, too, which run by turns.
     pub gang: Turns,
+    /// The quality of service that says above whom it is among gangs.
+    pub quality: Option<String>,
 }
 
 /// Is a job to share CPUs by turns?
@@ -292,6 +294,7 @@ mod tests {
             needs: Vec::new(),
             mpi: Mpi::Auto,
             gang: Turns::No,
+            quality: None,
         }
     }
 

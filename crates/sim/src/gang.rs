@@ -2,9 +2,10 @@
 //! with invariants in each slot.
 
 use crate::coschedule::{Costs, How, Program, Shared};
+use crate::gang_guests::Guests;
 use crate::table::Table;
 use clap::Args;
-use pando_gang::{Effect, Gang, Input, Matrix, Packing, Rules, Shape};
+use pando_gang::{Desk, Effect, Gang, Input, Matrix, Packing, Rules, Shape, Standing};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -61,6 +62,12 @@ pub struct Gangs {
     /// For --work: what jobs need of all CPUs.
     #[arg(long, default_value_t = 0.85)]
     load: f64,
+    /// For --work: so much of all jobs is of a higher level: the others stand still where it has CPUs of theirs.
+    #[arg(long, default_value_t = 0.0)]
+    high: f64,
+    /// For --work: programs that are no gangs and go where CPUs are free.
+    #[arg(long, default_value_t = 0)]
+    guests: u32,
     /// For --work: a node is lost each so many slots, for 200; 0 for never.
     #[arg(long, default_value_t = 0)]
     losses: u64,
@@ -68,9 +75,14 @@ pub struct Gangs {
 
 /// Does what the command line says.
 pub fn main(how: &Gangs, json: bool) -> ExitCode {
+    let sound = (0.0..=1.0).contains(&how.high) && how.guests <= 100_000;
     let numbers = [how.seconds, how.grain_ms, how.load].iter().chain(&how.quanta).all(|x| *x > 0.0 && x.is_finite());
     let costs = [how.switch_us, how.rank_us, how.skew_us, how.jitter_us, how.latency_us, how.local_us];
     let sizes = (1..=16_384).contains(&how.nodes) && how.ranks.iter().all(|ranks| (1..=1024).contains(ranks));
+    if !sound {
+        eprintln!("sim: --high is from 0 to 1, --guests at most 100000");
+        return ExitCode::from(2);
+    }
     if !numbers || !sizes || !costs.iter().all(|x| (0.0..1e9).contains(x)) {
         eprintln!("sim: times and the load are to be more than 0, costs not less; nodes 1 to 16384, ranks 1 to 1024");
         return ExitCode::from(2);
@@ -113,12 +125,13 @@ struct Comes {
     at: u64,
     ranks: u32,
     urgent: bool,
+    level: i32,
     /// Slots that it needs.
     slots: u64,
 }
 
 /// Sizes are often small and often powers of two; large ones run longer (Feitelson, 1996).
-fn one(chance: &mut StdRng, cpus: u32) -> Comes {
+fn one(chance: &mut StdRng, cpus: u32, high: f64) -> Comes {
     let most = f64::from(cpus).log2();
     let size = 2f64.powf(chance.random_range(0.0..1.0) * most);
     let ranks = if chance.random_bool(0.7) { 2f64.powf(size.log2().round()) } else { size };
@@ -126,13 +139,13 @@ fn one(chance: &mut StdRng, cpus: u32) -> Comes {
     let long = chance.random_bool(0.1 + 0.3 * f64::from(ranks) / f64::from(cpus));
     let mean = if long { 300.0 } else { 20.0 };
     let slots = 1 + (-chance.random_range(f64::EPSILON..1.0).ln() * mean) as u64;
-    Comes { at: 0, ranks, urgent: slots < 5, slots }
+    Comes { at: 0, ranks, urgent: slots < 5, level: i32::from(chance.random_bool(high)), slots }
 }
 
 /// What comes in so many slots, if so much of all CPUs is to be needed.
-fn all(seed: u64, cpus: u32, load: f64, slots: u64) -> Vec<Comes> {
+fn all(seed: u64, cpus: u32, (load, high): (f64, f64), slots: u64) -> Vec<Comes> {
     let mut chance = StdRng::seed_from_u64(seed);
-    let sample: Vec<Comes> = (0..10_000).map(|_| one(&mut chance, cpus)).collect();
+    let sample: Vec<Comes> = (0..10_000).map(|_| one(&mut chance, cpus, high)).collect();
     let mean = sample.iter().map(|job| u64::from(job.ranks) * job.slots).sum::<u64>() as f64 / sample.len() as f64;
     let (mut now, mut jobs) = (0.0f64, Vec::new());
     loop {
@@ -140,7 +153,7 @@ fn all(seed: u64, cpus: u32, load: f64, slots: u64) -> Vec<Comes> {
         if now >= slots as f64 {
             return jobs;
         }
-        jobs.push(Comes { at: now as u64, ..one(&mut chance, cpus) });
+        jobs.push(Comes { at: now as u64, ..one(&mut chance, cpus, high) });
     }
 }
 
@@ -161,6 +174,8 @@ struct Went {
     pause: u64,
     again: u64,
     moved: u64,
+    /// What guests had of a CPU each, summed over them and over slots, and what they would have had alone.
+    guests: (f64, f64),
 }
 
 /// A job that has its CPUs.
@@ -172,66 +187,133 @@ struct Runs {
 }
 
 struct World<'a> {
-    matrix: Matrix,
+    desk: Desk,
     work: &'a [Comes],
-    waiting: VecDeque<usize>,
+    waiting: BTreeSet<usize>,
+    /// They do not fit into the nodes that are there.
+    parked: BTreeSet<usize>,
     running: BTreeMap<u64, Runs>,
+    guests: Guests,
+    chance: StdRng,
     now: u64,
     /// Slots since the table came.
     slot: u64,
     went: Went,
 }
 
+/// Milliseconds of a slot, for the line.
+const SLOT_MS: u64 = 10;
+
 impl World<'_> {
-    fn does(&mut self, input: Input) -> Result<bool, String> {
-        let (mut placed, mut lost) = (false, Vec::new());
-        for effect in self.matrix.handle(input) {
+    fn does(&mut self, input: Input) -> Result<(), String> {
+        let effects = self.desk.handle(input);
+        self.heed(effects)
+    }
+
+    fn heed(&mut self, effects: Vec<Effect>) -> Result<(), String> {
+        let mut lost = Vec::new();
+        for effect in effects {
             match effect {
                 Effect::Placed { job, .. } => {
-                    placed = true;
                     let number = job as usize;
+                    self.waiting.remove(&number);
+                    self.no_better_right(number)?;
+                    self.guests.disturbed();
                     self.running.insert(job, Runs { number, left: self.work[number].slots, pause: 0 });
                 }
-                // It waits; where a node is away, for that.
-                Effect::Refused { .. } => {}
+                Effect::Refused { ever: false, .. } => {}
+                // A node is away: it waits for that, and nobody waits for it.
+                Effect::Refused { job, .. } => {
+                    self.waiting.remove(&(job as usize));
+                    self.parked.insert(job as usize);
+                }
                 Effect::Table(table) => {
                     table.check()?;
                     self.slot = 0;
+                    self.guests.disturbed();
                 }
                 Effect::Lost { job, .. } => lost.push(job),
             }
         }
-        // From the beginning, before others.
+        // From the beginning, and in the line it is where it was when it came.
+        let mut again = BTreeSet::new();
         for job in lost {
             self.went.again += 1;
-            self.waiting.extend(self.running.remove(&job).map(|runs| runs.number));
-            self.waiting.rotate_right(1);
+            again.insert(self.running.remove(&job).ok_or("a job is lost twice")?.number);
             self.does(Input::Ended(job))?;
         }
-        Ok(placed)
+        // Numbers are in the order of coming.
+        self.waiting.extend(&again);
+        again.into_iter().try_for_each(|number| self.asks(number))
     }
 
-    /// Who waits comes in, in his order, and nobody overtakes.
+    /// Nobody who came in an earlier slot, and is of the same level, is left waiting by this one.
+    fn no_better_right(&self, number: usize) -> Result<(), String> {
+        let (at, level) = (self.work[number].at, self.work[number].level);
+        let before = |other: &&usize| self.work[**other].at < at && self.work[**other].level == level;
+        match self.waiting.iter().find(before) {
+            Some(other) => Err(format!("job {number} of slot {at} overtakes job {other}")),
+            None => Ok(()),
+        }
+    }
+
+    fn asks(&mut self, number: usize) -> Result<(), String> {
+        let Comes { at, ranks, urgent, level, .. } = self.work[number];
+        let shape = Shape::Free { ranks, cpus: 1, nodes: None, among: Vec::new(), per_node: None };
+        let gang = Gang { job: number as u64, shape, urgent, level };
+        let effects = self.desk.ask(gang, (self.now - at) * SLOT_MS, self.now * SLOT_MS);
+        self.heed(effects)
+    }
+
+    /// Whoever waits asks again, in any order.
     fn enter(&mut self) -> Result<(), String> {
-        while let Some(&number) = self.waiting.front() {
-            let Comes { ranks, urgent, .. } = self.work[number];
-            let shape = Shape::Free { ranks, cpus: 1, nodes: None, among: Vec::new(), per_node: None };
-            if !self.does(Input::Arrive(Gang { job: number as u64, shape, urgent, level: 0 }))? {
-                break;
+        // A node may be back.
+        let parked = std::mem::take(&mut self.parked);
+        self.waiting.extend(&parked);
+        parked.into_iter().try_for_each(|number| self.asks(number))?;
+        let mut all: Vec<usize> = self.waiting.iter().copied().collect();
+        while !all.is_empty() {
+            let at = self.chance.random_range(0..all.len());
+            let number = all.swap_remove(at);
+            if self.waiting.contains(&number) {
+                self.asks(number)?;
             }
-            self.waiting.pop_front();
         }
         Ok(())
     }
 
+    /// Does it stand still for one of a higher level? That has to be so.
+    fn outranked(&self, job: u64) -> Result<bool, String> {
+        let matrix = self.desk.matrix();
+        let seen = matrix.job(job).ok_or_else(|| format!("job {job} is not in the matrix"))?;
+        if seen.standing != Standing::Outranked {
+            return Ok(false);
+        }
+        let mine: BTreeSet<(&str, u16)> = cells(seen.places).collect();
+        let above = |other: &pando_gang::Seen<'_>| {
+            let higher = other.level > seen.level && other.standing == Standing::Runs;
+            higher && cells(other.places).any(|cell| mine.contains(&cell))
+        };
+        match matrix.jobs().any(|other| above(&other)) {
+            true => Ok(true),
+            false => Err(format!("job {job} stands still for nobody")),
+        }
+    }
+
     /// One slot: who runs, is that right, and who has ended?
     fn slot(&mut self) -> Result<(), String> {
-        let table = self.matrix.table();
+        let still: BTreeSet<u64> = self
+            .running
+            .keys()
+            .filter_map(|&job| self.outranked(job).map(|yes| yes.then_some(job)).transpose())
+            .collect::<Result<_, _>>()?;
+        let matrix = self.desk.matrix();
+        let table = matrix.table();
         let (rows, mut used, mut ended) = (u64::from(table.rows), BTreeSet::new(), Vec::new());
-        if table.rows > self.matrix.rules().rows {
+        if table.rows > matrix.rules().rows {
             return Err(format!("{rows} rows are more than the rule"));
         }
-        for (&job, runs) in &mut self.running {
+        for (&job, runs) in self.running.iter_mut().filter(|(job, _)| !still.contains(*job)) {
             if !table.runs(job, self.slot) {
                 runs.pause += 1;
                 if runs.pause.min(self.slot + 1) >= rows {
@@ -240,11 +322,9 @@ impl World<'_> {
                 self.went.pause = self.went.pause.max(runs.pause);
                 continue;
             }
-            let seen = self.matrix.job(job).ok_or_else(|| format!("job {job} is not in the matrix"))?;
-            for (place, cpu) in seen.places.iter().flat_map(|place| place.cpus.iter().map(move |cpu| (place, cpu))) {
-                if !used.insert((place.node.as_str(), *cpu)) {
-                    return Err(format!("CPU {cpu} of {} has two jobs, job {job} is one", place.node));
-                }
+            let seen = matrix.job(job).ok_or_else(|| format!("job {job} is not in the matrix"))?;
+            if let Some((node, cpu)) = cells(seen.places).find(|cell| !used.insert(*cell)) {
+                return Err(format!("CPU {cpu} of {node} has two jobs, job {job} is one"));
             }
             (runs.pause, runs.left) = (0, runs.left - 1);
             if runs.left == 0 {
@@ -253,13 +333,16 @@ impl World<'_> {
         }
         if self.now < self.work.last().map_or(0, |last| last.at) {
             self.went.used += used.len() as u64;
-            self.went.there += self.matrix.nodes().values().map(|cpus| u64::from(*cpus)).sum::<u64>();
+            self.went.there += matrix.nodes().values().map(|cpus| u64::from(*cpus)).sum::<u64>();
         }
         if rows > 0 {
             self.went.slots += 1;
             self.went.rows += rows;
-            self.went.filled += self.matrix.utilisation();
+            self.went.filled += matrix.utilisation();
         }
+        let (got, wanted) = self.guests.slot(matrix)?;
+        self.went.guests = (self.went.guests.0 + got, self.went.guests.1 + wanted);
+        let busy = self.guests.busy(matrix);
         (self.now, self.slot) = (self.now + 1, self.slot + 1);
         for job in ended {
             self.running.remove(&job);
@@ -270,15 +353,27 @@ impl World<'_> {
             self.went.slowdowns += (response / work.slots.max(10) as f64).max(1.0);
             self.does(Input::Ended(job))?;
         }
-        Ok(())
+        busy.into_iter().try_for_each(|(name, milli)| self.does(Input::Busy { name, milli }))
     }
 }
 
+fn cells(places: &[pando_gang::Place]) -> impl Iterator<Item = (&str, u16)> {
+    places.iter().flat_map(|place| place.cpus.iter().map(move |cpu| (place.node.as_str(), *cpu)))
+}
+
 /// All of it with some rules.
-fn play(work: &[Comes], nodes: u32, cpus: u32, losses: u64, rules: Rules, seed: u64) -> Result<Went, String> {
+fn play(
+    work: &[Comes],
+    (nodes, cpus): (u32, u32),
+    (losses, guests): (u64, u32),
+    rules: Rules,
+    seed: u64,
+) -> Result<Went, String> {
     let mut chance = StdRng::seed_from_u64(seed);
-    let (matrix, waiting, running) = (Matrix::new(rules), VecDeque::new(), BTreeMap::new());
-    let mut world = World { matrix, work, waiting, running, now: 0, slot: 0, went: Went::default() };
+    let (desk, waiting, running) = (Desk::new(Matrix::new(rules), 0), BTreeSet::new(), BTreeMap::new());
+    let (guests, order, parked) = (Guests::new(guests, seed), StdRng::seed_from_u64(!seed), BTreeSet::new());
+    let (now, slot, went) = (0, 0, Went::default());
+    let mut world = World { desk, work, waiting, parked, running, guests, chance: order, now, slot, went };
     let name = |i: u32| format!("n{i:05}");
     let cpus = cpus as u16;
     for i in 0..nodes {
@@ -288,7 +383,7 @@ fn play(work: &[Comes], nodes: u32, cpus: u32, losses: u64, rules: Rules, seed: 
     let mut away: VecDeque<(u64, u32)> = VecDeque::new();
     while world.went.jobs < work.len() as u64 {
         while work.get(next).is_some_and(|job| job.at <= world.now) {
-            world.waiting.push_back(next);
+            world.waiting.insert(next);
             next += 1;
         }
         if let Some((_, node)) = away.pop_front_if(|(back, _)| *back <= world.now) {
@@ -304,8 +399,8 @@ fn play(work: &[Comes], nodes: u32, cpus: u32, losses: u64, rules: Rules, seed: 
         world.enter()?;
         world.slot()?;
     }
-    world.went.moved = world.matrix.unified();
-    match world.matrix.rows() {
+    world.went.moved = world.desk.matrix().unified();
+    match world.desk.matrix().rows() {
         0 => Ok(world.went),
         rows => Err(format!("{rows} rows are left when all have ended")),
     }
@@ -325,11 +420,12 @@ fn work(how: &Gangs, slots: u64, json: bool) -> ExitCode {
         "longest pause",
         "moved",
         "run again",
+        "guests get %",
     ];
     let mut table = Table::new(&columns);
     let mut failed = false;
     for &cpus in &how.ranks {
-        let work = all(how.seed, how.nodes * cpus, how.load, slots);
+        let work = all(how.seed, how.nodes * cpus, (how.load, how.high), slots);
         if work.is_empty() {
             eprintln!("sim: no jobs: say more slots or a higher load");
             return ExitCode::from(2);
@@ -338,14 +434,18 @@ fn work(how: &Gangs, slots: u64, json: bool) -> ExitCode {
             [Packing::BestFit, Packing::Buddy].into_iter().flat_map(|p| [(p, false), (p, true)])
         {
             let rules = Rules { rows: how.rows, packing, alternative };
-            match play(&work, how.nodes, cpus, how.losses, rules, how.seed) {
+            match play(&work, (how.nodes, cpus), (how.losses, how.guests), rules, how.seed) {
                 Ok(went) => {
                     let of = |sum: f64, all: u64| format!("{:.1}", sum / all.max(1) as f64);
                     let used = of(100.0 * went.used as f64, went.there);
                     let (rows, filled) = (of(went.rows as f64, went.slots), of(100.0 * went.filled, went.slots));
                     let (response, slow) = (of(went.responses, went.jobs), of(went.slowdowns, went.jobs));
                     let packing = format!("{packing:?}");
-                    let cells: [&dyn std::fmt::Display; 12] = [
+                    let guests = match went.guests.1 > 0.0 {
+                        true => format!("{:.1}", 100.0 * went.guests.0 / went.guests.1),
+                        false => "-".to_owned(),
+                    };
+                    let cells: [&dyn std::fmt::Display; 13] = [
                         &cpus,
                         &packing,
                         &alternative,
@@ -358,6 +458,7 @@ fn work(how: &Gangs, slots: u64, json: bool) -> ExitCode {
                         &went.pause,
                         &went.moved,
                         &went.again,
+                        &guests,
                     ];
                     table.row(&cells);
                 }
@@ -376,18 +477,33 @@ fn work(how: &Gangs, slots: u64, json: bool) -> ExitCode {
 mod tests {
     use super::*;
 
+    const NODES: (u32, u32) = (8, 4);
+
     #[test]
     fn jobs_go_through_the_matrix_and_alternative_slots_help() {
-        let work = all(5, 32, 0.85, 3_000);
+        let work = all(5, 32, (0.85, 0.0), 3_000);
         for packing in [Packing::BestFit, Packing::Buddy] {
             let went = [false, true].map(|alternative| {
                 let rules = Rules { rows: 4, packing, alternative };
-                play(&work, 8, 4, 0, rules, 5).unwrap()
+                play(&work, NODES, (0, 0), rules, 5).unwrap()
             });
             assert!(went[1].filled > went[0].filled && went[1].responses < went[0].responses, "{packing:?}");
         }
-        let went = play(&work, 8, 4, 400, Rules::default(), 5).unwrap();
+        let went = play(&work, NODES, (400, 0), Rules::default(), 5).unwrap();
         assert!(went.again > 0);
         assert_eq!(went.jobs, work.len() as u64);
+    }
+
+    /// Who has come first is served first, of each level; the higher one has its CPUs; guests are where CPUs are free, and nobody is lost.
+    #[test]
+    fn levels_guests_and_the_line_hold_in_many_lives() {
+        for seed in 0..40 {
+            let work = all(seed, 32, (0.7, 0.15), 600);
+            let rules = Rules { rows: 1 + (seed % 3) as u16, ..Rules::default() };
+            let went = play(&work, NODES, (150 * (seed % 2), 6), rules, seed);
+            let went = went.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+            assert_eq!(went.jobs, work.len() as u64);
+            assert!(went.guests.0 > 0.3 * went.guests.1, "seed {seed}: {:?}", went.guests);
+        }
     }
 }

@@ -52,6 +52,7 @@ pub mod experiment;
 mod failover;
 mod faults;
 mod gang;
+mod gang_guests;
 pub mod ideal;
 mod jobs;
 mod launch;

@@ -157,6 +157,7 @@ fn request(options: &MapOptions, command: &[OsString]) -> Result<(Request, progr
         grace_ms: 0,
         hold: false,
         gang: Turns::No,
+        quality: None,
         pool: true,
         mpi: Mpi::None,
         files: sources.files(),

@@ -4,6 +4,7 @@
 
 pub mod etcd;
 pub mod fake;
+pub mod gangs;
 pub mod group;
 
 pub mod naive;

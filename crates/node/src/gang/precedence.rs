@@ -2,8 +2,8 @@
 
 use pando_kernel::precedence;
 
-/// Threads that bring beats: the runtime's and the strobe's.
-const OURS: [&str; 2] = ["tokio-rt-worker", "strobe"];
+/// Threads that bring beats: the runtime's, the strobe's, and the one that counts turns.
+const OURS: [&str; 3] = ["tokio-rt-worker", "strobe", super::metronome::NAME];
 
 /// Whether they do.
 #[derive(Default)]

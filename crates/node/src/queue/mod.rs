@@ -13,7 +13,7 @@ pub mod errand;
 mod etcd;
 pub mod has;
 mod journal;
-mod keeper;
+pub mod keeper;
 pub mod logs;
 pub mod office;
 mod seen;

@@ -240,6 +240,11 @@ impl Asker {
                 let rules = &node.config.queue;
                 json(&Sends { mail: rules.mailer.is_some(), webhooks: rules.webhooks })
             }
+            Ask::Level(quality) => {
+                let user = asker.user.clone();
+                let level = move |queue: &pando_queue::Queue| Ok(queue.settings().quality_for(&user, &quality)?.level);
+                json(&asker.desk.look(move |queue, _| level(queue)).await?.map_err(|why: String| why)?)
+            }
             Ask::Nodes => json(&asker.desk.look(|queue, _| queue.nodes().cloned().collect::<Vec<_>>()).await?),
             Ask::Reservations => {
                 json(&asker.desk.look(|queue, _| queue.reservations().cloned().collect::<Vec<_>>()).await?)
