@@ -9,7 +9,7 @@ mod queue;
 pub use about::{About, LONGEST_WORD};
 pub use check::doubts;
 pub use gang::Gang;
-pub use queue::Queue;
+pub use queue::{EtcdStore, Queue};
 
 use pando_migrate::control::Limits;
 use serde::{Deserialize, Serialize};
@@ -501,14 +501,16 @@ mod tests {
         whole.guests.max_load = Some(1.5);
         whole.queue.node = Some("x".into());
         (whole.queue.prolog, whole.queue.epilog, whole.queue.mailer) = (path(), path(), path());
+        whole.queue.etcd = EtcdStore::default().with_all("x");
         let keys = |all: &BTreeMap<String, String>| all.keys().cloned().collect::<Vec<_>>();
         assert_eq!(keys(&example), keys(&flat(&whole.to_toml())));
         let defaults = Config { name: known.name, advertise: known.advertise, ..Config::default() };
         let defaults =
             Config { engine_program: known.engine_program, load: known.load, metrics: known.metrics, ..defaults };
         let guests = Guests { max_load: known.guests.max_load, ..Guests::default() };
-        let Queue { node, prolog, epilog, mailer, .. } = known.queue;
-        let queue = Queue { node, prolog, epilog, mailer, ..Queue::default() };
+        let Queue { node, prolog, epilog, mailer, etcd, .. } = known.queue;
+        let etcd = EtcdStore::default().like(etcd);
+        let queue = Queue { node, prolog, epilog, mailer, etcd, ..Queue::default() };
         let defaults = Config { queue, ..defaults };
         let defaults = Config { guests, ..defaults };
         assert_eq!(example, flat(&defaults.to_toml()));

@@ -318,6 +318,7 @@ async fn live(place: Place, mut config: Config) -> Result<(), DaemonError> {
     notify::notify("READY=1");
     stops.recv().await;
     notify::notify("STOPPING=1");
+    queue::office::close(&node).await;
     keep(&keeper, &node);
     node.events.say(Event::new("node", format!("node {name} stops; moved processes go on without it")));
     peers::send_all(&node, node.cluster.leave());

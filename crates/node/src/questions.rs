@@ -99,10 +99,7 @@ pub fn take(node: &Arc<Node>, peer: &str, number: u64, question: Question) {
             Question::Fabric => fabric::about(&node),
             Question::Post(event) => fabric::post_here(&node, event).await.map(|()| String::new()),
             Question::TakeIn(life) => fabric::take_in(&node, &peer, life),
-            Question::Queue => match office::keeps(&node) {
-                true => Ok(String::new()),
-                false => Err("another node keeps it".to_owned()),
-            },
+            Question::Queue => office::says(&node),
             Question::Advise { pid, to, reason, must, bytes } => {
                 let advice = balancing::Advice { pid, to: &to, reason: &reason, must, bytes };
                 balancing::advised(&node, &peer, &advice).await.map(|()| String::new())

@@ -25,6 +25,8 @@ pub(crate) struct Book {
     pub(crate) needed: BTreeMap<u64, usize>,
     /// Jobs that are not over, of each user.
     pub(crate) of_user: BTreeMap<String, usize>,
+    /// Jobs that were submitted with a ticket: by user and ticket.
+    pub(crate) tickets: BTreeMap<(String, String), u64>,
     half_life: u64,
 }
 
@@ -71,6 +73,13 @@ impl Book {
             };
             for on in depends_on(job) {
                 count(&mut self.needed, &on, there);
+            }
+        }
+        if !job.spec.ticket.is_empty() {
+            let name = (job.spec.user.clone(), job.spec.ticket.clone());
+            match there {
+                true => _ = self.tickets.insert(name, job.id),
+                false => _ = self.tickets.remove(&name),
             }
         }
         match job.ended {

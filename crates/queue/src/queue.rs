@@ -170,6 +170,12 @@ impl Queue {
     }
 
     fn submit(&mut self, mut spec: Spec) {
+        let name = (spec.user.clone(), std::mem::take(&mut spec.ticket));
+        if let Some(id) = self.book.tickets.get(&name) {
+            // The answer of the first time did not come.
+            return self.effects.push(Effect::Accepted(*id));
+        }
+        spec.ticket = name.1;
         if spec.account.is_empty() {
             spec.account.clone_from(&spec.user);
         }

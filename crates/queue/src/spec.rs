@@ -191,6 +191,8 @@ pub struct Spec {
     pub signal: Option<Warning>,
     /// It is an allocation for somebody who waits elsewhere: it ends when he is gone (who sees to that is the caller).
     pub tied: bool,
+    /// Whoever submits it twice with the same words here, because the first answer did not come, has one job; empty: each time is another job.
+    pub ticket: String,
 }
 
 impl Default for Spec {
@@ -217,6 +219,7 @@ impl Default for Spec {
             comment: String::new(),
             signal: None,
             tied: false,
+            ticket: String::new(),
         }
     }
 }
@@ -322,6 +325,7 @@ impl Spec {
         for (what, text) in [("the name", &self.name), ("the user", &self.user), ("the account", &self.account)] {
             name(what, text)?;
         }
+        name("the ticket", &self.ticket)?;
         within("the size of the comment", self.comment.len() as u64, 0, MOST_PATH as u64)?;
         if self.user.is_empty() {
             return Err("a job is somebody's: it has no user".into());

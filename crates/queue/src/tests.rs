@@ -446,3 +446,25 @@ fn work_that_was_done_while_its_node_was_held_for_lost_is_done() {
         assert_eq!(story.state("1"), state);
     }
 }
+
+#[test]
+fn who_submits_twice_with_one_ticket_has_one_job() {
+    let mut queue = Queue::new(Settings::default());
+    let submit = |queue: &mut Queue, user: &str, ticket: &str| {
+        let effects = queue.handle(1, Input::Submit(Box::new(Spec { ticket: ticket.into(), ..spec(user) })));
+        effects.into_iter().find_map(|e| if let Effect::Accepted(id) = e { Some(id) } else { None }).unwrap()
+    };
+    assert_eq!(
+        [submit(&mut queue, "ann", "a"), submit(&mut queue, "ann", "a"), submit(&mut queue, "ann", "b")],
+        [1, 1, 2]
+    );
+    assert_eq!(submit(&mut queue, "ben", "a"), 3, "a ticket is its user's");
+    assert_eq!([submit(&mut queue, "ann", ""), submit(&mut queue, "ann", "")], [4, 5]);
+    // The next keeper of the queue knows it, from a long journal and from a short one.
+    let records = queue.records();
+    let mut next = Queue::restore(Settings::default(), records);
+    assert!(next.knows_the_same(&queue));
+    assert_eq!(submit(&mut next, "ann", "a"), 1);
+    queue.handle(2, Input::Cancel { id: Id::of(1), by: "ann".into() });
+    assert_eq!(submit(&mut queue, "ann", "a"), 1, "for as long as the job is remembered");
+}

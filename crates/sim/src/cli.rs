@@ -36,6 +36,8 @@ enum What {
     Launch(Launch),
     /// Months of batch jobs through the daemon's own queue: FCFS, EASY and conservative backfill on the same work.
     Jobs(crate::jobs::Jobs),
+    /// The node that keeps the queue of batch jobs dies again and again, at every moment; another one goes on with its records.
+    Failover(crate::failover::Failover),
     /// Two copies of a program share CPUs, as gangs and without; or jobs by chance through the gang matrix (--work).
     Gang(crate::gang::Gangs),
 }
@@ -152,6 +154,7 @@ pub fn main() -> ExitCode {
         What::Burst(how) => with(&how.set, |settings| burst(&how, settings, sim.json)),
         What::Launch(how) => launch(&how, sim.json),
         What::Jobs(how) => crate::jobs::main(&how, sim.json),
+        What::Failover(how) => crate::failover::main(&how, sim.json),
         What::Gang(how) => crate::gang::main(&how, sim.json),
     }
 }

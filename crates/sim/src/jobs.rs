@@ -15,10 +15,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
 /// CPUs of a node.
-const CPUS: u32 = 4;
-/// Seconds that a node runs on average, and that it is away.
+pub const CPUS: u32 = 4;
+/// Seconds that a node runs on average.
 const LIVES: f64 = 60.0 * 86_400.0;
-const AWAY: u64 = 3600;
+/// Seconds that it is away.
+pub const AWAY: u64 = 3600;
 
 /// Months of batch jobs.
 #[derive(Args)]
@@ -87,7 +88,8 @@ struct World<'a> {
     failures: bool,
 }
 
-fn spec(work: &Work) -> Spec {
+/// A job of the model as the queue has it.
+pub fn spec(work: &Work) -> Spec {
     Spec {
         user: format!("u{}", work.user),
         work: pando_queue::Work::Words(vec!["true".into()]),
@@ -218,7 +220,8 @@ impl World<'_> {
     }
 }
 
-fn settings(policy: Policy) -> Settings {
+/// Rules under which the order is that of submission.
+pub fn settings(policy: Policy) -> Settings {
     let weights = Weights { age: 1_000_000, share: 0, size: 0, quality: 0 };
     let (jobs_each, jobs_most) = (1_000_000, 1_000_000);
     // Age is the order for as long as anybody waits.

@@ -13,6 +13,7 @@
 //! cargo run --release -p sim -- burst                 # 1,024 processes begin on one node
 //! cargo run --release -p sim -- launch                # a parallel job on up to 16,384 nodes, and nodes that die
 //! cargo run --release -p sim -- jobs                  # months of batch jobs: FCFS, EASY and conservative backfill
+//! cargo run --release -p sim -- failover              # the node that keeps their queue dies again and again, and another goes on
 //! cargo run --release -p sim -- gang                  # total run time of two programs against quantum, as gangs and without
 //! cargo run --release -p sim -- gang --work 20000     # jobs by chance through the gang matrix
 //! ```
@@ -30,7 +31,7 @@
 //! | `running` | processes begin and end, loads are counted, the balancer looks |
 //! | `faults` | what can go wrong, by name; when all must be right again |
 //! | `world` | all of it together |
-//! | `check`, `age`, `balance`, `burst`, `launch`, `jobs`, `gang` | the commands |
+//! | `check`, `age`, `balance`, `burst`, `launch`, `jobs`, `failover`, `gang` | the commands |
 //! | `lublin`, `swf` | work for the queue of batch jobs: a model, and recorded logs |
 //! | `coschedule` | a model of two parallel programs on the same CPUs |
 //! | `experiment` | the papers' experiments, which `pando bench balance` plays on real nodes |
@@ -48,6 +49,7 @@ mod check;
 pub mod cli;
 mod coschedule;
 pub mod experiment;
+mod failover;
 mod faults;
 mod gang;
 mod gang_guests;

@@ -186,6 +186,9 @@ pub struct QueueOptions {
     /// When those that wait are expected to start.
     #[arg(long)]
     pub start: bool,
+    /// Only the name of the node that keeps the queue now.
+    #[arg(long)]
+    pub keeper: bool,
     /// A line for each task of an array.
     #[arg(short = 'r', long = "array")]
     pub each: bool,

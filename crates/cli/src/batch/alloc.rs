@@ -2,7 +2,7 @@
 //! with us but is not stopped with us, tells the queue all the time that somebody is there (docs/decisions/0039).
 
 use super::spec::Manner;
-use super::{Ended, PAUSE, ask, ask_on, nodes, order, say};
+use super::{Ended, PAUSE, ask, ask_on, nodes, order, say, taken};
 use crate::args::AllocOptions;
 use crate::stopping::Job as Program;
 use pando_kernel::signal;
@@ -87,7 +87,7 @@ pub fn alloc(client: &Client, options: &AllocOptions) -> Ended {
     signal::block(&heeded);
     let phase = Arc::new(Mutex::new(Phase::Asks));
     hear(client.clone(), heeded, phase.clone(), called);
-    let number: u64 = ask(client, &Ask::Submit(Box::new(spec.clone())))?;
+    let number = taken::submit(client, spec.clone())?;
     *phase.lock().unwrap_or_else(PoisonError::into_inner) = Phase::Waits(number);
     let mut tie = tied(number)?;
     tell(&format!("Pending job allocation {number}"));

@@ -5,7 +5,7 @@ use super::{Ended, ask, now};
 use crate::args::{CancelOptions, QueueOptions, all_jobs};
 use crate::show::print_json;
 use pando_node::client::Client;
-use pando_node::queue::ask::{Ask, Done, Line, Shown};
+use pando_node::queue::ask::{Ask, Cluster, Done, Line, Shown};
 use pando_node::sys;
 use pando_node::views::{Liveness, Node};
 use pando_queue::{Id, State, times};
@@ -199,6 +199,14 @@ fn each(line: Line) -> Vec<Line> {
 
 /// `pando queue`.
 pub fn queue(client: &Client, options: &QueueOptions) -> Ended {
+    if options.keeper {
+        let all: Cluster = ask(client, &Ask::Cluster)?;
+        match options.json {
+            true => print_json(&serde_json::json!({ "keeper": all.keeper }))?,
+            false => println!("{}", all.keeper),
+        }
+        return Ok(0);
+    }
     let lines = meant(client, options)?;
     if options.json {
         return print_json(&lines).map(|()| 0);

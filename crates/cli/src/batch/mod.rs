@@ -10,6 +10,7 @@ mod past;
 mod scontrol;
 mod shown;
 mod spec;
+mod taken;
 mod usage;
 
 pub use format::plain;
@@ -45,6 +46,7 @@ fn said(e: ClientError) -> String {
 
 /// Asks the queue.
 fn ask<T: DeserializeOwned>(client: &Client, what: &Ask) -> Result<T, String> {
+    let _waits = taken::Waits::begin();
     client.post("/v1/queue", what).map_err(said)
 }
 
@@ -153,7 +155,7 @@ pub fn submit(client: &Client, options: &SubmitOptions) -> Ended {
         spec.tell.mail = None;
     }
     let request = spec.request.clone();
-    let number: u64 = ask(client, &Ask::Submit(Box::new(spec)))?;
+    let number = taken::submit(client, spec)?;
     if let Some(why) = nodes::impossible(client, &request).filter(|_| !manner.quiet) {
         eprintln!("pando: job {number} can't start on the nodes that there are: {why}; it waits for others to come");
     }

@@ -2,6 +2,7 @@
 //! the lab is dropped.
 #![allow(dead_code, reason = "each test program uses its part of it")]
 
+pub mod etcd;
 pub mod fake;
 pub mod gangs;
 pub mod group;
@@ -65,13 +66,18 @@ pub struct Lab {
 impl Lab {
     /// A cluster of `count` nodes n1, n2, ... that see each other. `settings` are more lines of configuration.
     pub fn new(count: usize, settings: &str) -> Self {
+        Lab::with(count, |_| settings.to_owned())
+    }
+
+    /// The same, with each node's own.
+    pub fn with(count: usize, settings: impl Fn(usize) -> String) -> Self {
         let number = LABS.fetch_add(1, Ordering::Relaxed);
         let dir = std::env::temp_dir().join(format!("pando-lab-{}-{number}", std::process::id()));
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(&dir).unwrap();
         let mut lab = Lab { dir, nodes: Vec::new() };
         for index in 1..=count {
-            let daemon = lab.prepare(&format!("n{index}"), settings);
+            let daemon = lab.prepare(&format!("n{index}"), &settings(index));
             if index == 1 {
                 ok(pando().args(["init", "--name", "n1", "--state"]).arg(&daemon.state));
             } else {

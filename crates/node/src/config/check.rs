@@ -76,9 +76,7 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
         pando_wire::NodeName::parse(name).map_err(|e| format!("[jobs] from has {name:?}: {e}"))?;
     }
     config.node.check()?;
-    if !(1..=86_400).contains(&queue.hook_s) {
-        return Err(format!("[queue] hook_s = {}: write seconds, from 1 to 86400", queue.hook_s));
-    }
+    queue.check()?;
     shared(&config.files)
 }
 

@@ -7,7 +7,7 @@ use crate::daemon::Node;
 use crate::fabric;
 use crate::queue::ask::Ask as Question;
 use crate::queue::errand::{Errand, send};
-use crate::queue::office::passed_on;
+use crate::queue::keeper::passed_on;
 use crate::views::Liveness;
 use pando_gang::{Gang, Place, Shape};
 use pando_launch::{Request, Share};

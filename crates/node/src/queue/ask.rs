@@ -104,6 +104,17 @@ pub enum Ask {
     Reservations,
 }
 
+impl Ask {
+    /// Does it come to the same if it is heard twice? A job that is submitted has a ticket for that.
+    pub fn may_come_twice(&self) -> bool {
+        match self {
+            Ask::Submit(spec) => !spec.ticket.is_empty(),
+            Ask::Requeue { .. } | Ask::Cancel { signal: Some(_), .. } => false,
+            _ => true,
+        }
+    }
+}
+
 /// How users can be told of their jobs, as the administrator has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sends {

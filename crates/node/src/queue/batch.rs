@@ -1,7 +1,8 @@
 //! Batch jobs that this node runs: each has a helper (pool.rs, crates/node/src/batch_job) that outlives the daemon and speaks to it; what it says goes
 //! to the node that keeps the queue, until that has stored it.
 
-use super::errand::{BEGAN, Errand, KNOWN, Key, Order, send};
+use super::errand::{BEGAN, Errand, KNOWN, Key, Order};
+use super::keeper;
 use super::pool::{self, Helpers, Order as Given};
 use crate::audit::Entry;
 use crate::batch_job::held::{self, Kept};
@@ -473,7 +474,7 @@ fn hooks(node: &Node) -> Hooks {
 
 /// Until the queue's node has heard it; or it has ended meanwhile, which says as much.
 pub(super) async fn report_begin(node: Arc<Node>, key: Key) {
-    while send(&node, &key.keeper, &Errand::Began(key.clone())).await.is_err() {
+    while keeper::tell(&node, &key, &Errand::Began(key.clone())).await.is_err() {
         tokio::time::sleep(AGAIN).await;
         if !ward(&node).inner().all.contains_key(&key) {
             return;
@@ -487,7 +488,7 @@ pub(super) fn over(node: &Arc<Node>, key: Key, how: How, usage: Usage) -> Pin<Bo
     // Boxed, for to send something may lead here.
     Box::pin(async move {
         let mut pause = AGAIN;
-        while let Err(failure) = send(&node, &key.keeper, &Errand::Ended(key.clone(), how.clone(), usage)).await {
+        while let Err(failure) = keeper::tell(&node, &key, &Errand::Ended(key.clone(), how.clone(), usage)).await {
             tracing::debug!("batch job {} of {}: {}", key.id, key.keeper, failure.why);
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(Duration::from_secs(10));

@@ -5,7 +5,8 @@ use super::journal::{Broken, Journal, Old};
 use super::tell::{self, Notice};
 use pando_queue::array::Tasks;
 use pando_queue::{Change, Effect, How, Input, Outcome, Queue, Record, Run, Settings, State, Usage};
-use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{oneshot, watch};
@@ -28,6 +29,8 @@ pub enum Note {
     Of(String, Box<Input>, Option<oneshot::Sender<Vec<Effect>>>),
     /// Somebody wants to see something.
     Look(Look),
+    /// This node keeps the queue no longer.
+    Stop,
 }
 
 /// The way to it.
@@ -36,6 +39,10 @@ pub struct Desk {
     notes: Sender<Note>,
     /// Counts what has changed.
     pub changed: watch::Receiver<u64>,
+    /// Which keeper's time it is, where the journal outlives its keeper's node.
+    pub term: Option<u64>,
+    /// Nobody is behind it any more.
+    over: Arc<AtomicBool>,
 }
 
 impl Desk {
@@ -73,13 +80,29 @@ impl Desk {
         answer.await.map_err(|_| GONE.to_owned())
     }
 
+    /// Nobody is behind it any more: what was not answered was not done, or nobody knows.
+    pub fn is_closed(&self) -> bool {
+        self.over.load(Ordering::Acquire) || self.changed.has_changed().is_err()
+    }
+
+    /// Until nobody is behind it.
+    pub async fn closed(&self) {
+        let mut changed = self.changed.clone();
+        while changed.changed().await.is_ok() {}
+    }
+
+    /// Has it end after what it does now.
+    pub fn stop(&self) {
+        self.put(Note::Stop);
+    }
+
     fn put(&self, note: Note) {
         // Who waits for an answer finds that there is none.
         let _ = self.notes.send(note);
     }
 }
 
-const GONE: &str = "the queue has stopped: the node's log says why";
+pub const GONE: &str = "the queue has stopped: the node's log says why";
 
 /// Whatever has to be done besides: called in the clerk's thread, in the order of things, when what led to it is stored. `again`: it may have been
 /// done already, before the queue began.
@@ -91,6 +114,8 @@ struct Clerk {
     settings: Settings,
     notes: Receiver<Note>,
     changed: watch::Sender<u64>,
+    /// Set before anybody is left without an answer.
+    over: Arc<AtomicBool>,
     act: Act,
     clock: Clock,
     /// Records in the journal.
@@ -116,9 +141,8 @@ impl Clock {
     }
 }
 
-/// Opens the journal and begins. What was under way is done once more: nobody knows how far it came.
-pub fn start(file: PathBuf, settings: Settings, act: impl FnOnce(Desk) -> Act) -> Result<Desk, String> {
-    let journal = Journal::open(&file).map_err(|e| e.to_string())?;
+/// Begins with what is in the journal. What was under way is done once more: nobody knows how far it came.
+pub fn start(journal: Journal, settings: Settings, act: impl FnOnce(Desk) -> Act) -> Result<Desk, String> {
     let records = journal.records().map_err(|e| e.to_string())?;
     let last = records.last().map_or(0, |r| r.at);
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
@@ -127,9 +151,11 @@ pub fn start(file: PathBuf, settings: Settings, act: impl FnOnce(Desk) -> Act) -
     let queue = Queue::restore(settings.clone(), records);
     let (sender, notes) = channel();
     let (changed, watches) = watch::channel(0);
-    let desk = Desk { notes: sender, changed: watches };
+    let over = Arc::new(AtomicBool::new(false));
+    let desk = Desk { notes: sender, changed: watches, term: journal.term(), over: over.clone() };
     let act = act(desk.clone());
-    let mut clerk = Clerk { queue, journal, settings, notes, changed, act, clock, stored, rests_until: Instant::now() };
+    let mut clerk =
+        Clerk { queue, journal, settings, notes, changed, over, act, clock, stored, rests_until: Instant::now() };
     let runtime = tokio::runtime::Handle::current();
     let work = move || {
         let _in = runtime.enter();
@@ -149,6 +175,9 @@ type Handled = (Option<oneshot::Sender<Vec<Effect>>>, Vec<Effect>);
 impl Clerk {
     fn work(&mut self) {
         while let Some(notes) = self.next() {
+            if !self.journal.holds() {
+                return self.end();
+            }
             let (mut handled, mut looks) = (Vec::new(), Vec::new());
             let mut old = Vec::new();
             for note in notes {
@@ -165,6 +194,7 @@ impl Clerk {
                         handled.push((answer, effects));
                     }
                     Note::Look(look) => looks.push(look),
+                    Note::Stop => return self.end(),
                 }
             }
             let begun = Instant::now();
@@ -174,9 +204,17 @@ impl Clerk {
                 handled.push((None, effects));
                 self.rests_until = Instant::now() + begun.elapsed();
             }
-            self.store(handled, &old);
+            let goes_on = self.store(handled, &old);
+            // What somebody else has decided since then would be missing in what is shown.
+            if !goes_on || !self.journal.holds() {
+                return self.end();
+            }
             looks.into_iter().for_each(|look| look(&self.queue, &self.journal));
         }
+    }
+
+    fn end(&self) {
+        self.over.store(true, Ordering::Release);
     }
 
     /// Only the node that runs it speaks for it.
@@ -242,7 +280,8 @@ impl Clerk {
         Some(Old { name: spec.name.clone(), user: spec.user.clone(), account: spec.account.clone(), outcome })
     }
 
-    fn store(&mut self, handled: Vec<Handled>, old: &[Old]) {
+    /// False: this node keeps the queue no longer.
+    fn store(&mut self, handled: Vec<Handled>, old: &[Old]) -> bool {
         let is_record = |effect: &&Effect| matches!(effect, Effect::Record(_));
         let records: Vec<Record> = handled
             .iter()
@@ -252,8 +291,18 @@ impl Clerk {
         if !records.is_empty() {
             let tells = handled.iter().flat_map(|(_, effects)| effects);
             let notices: Vec<Notice> = tells.flat_map(|effect| self.notices(effect)).collect();
-            if let Err(e) = self.journal.write(&records, old, &notices) {
-                return self.forget(handled, &e);
+            match self.journal.write(&records, old, &notices) {
+                Ok(()) => {}
+                // Nobody is told anything: the next keeper knows what was stored.
+                Err(e @ Broken::Lost(_)) => {
+                    tracing::warn!("queue: {e}");
+                    self.end();
+                    return false;
+                }
+                Err(e) => {
+                    self.forget(handled, &e);
+                    return true;
+                }
             }
             self.stored += records.len();
         }
@@ -267,6 +316,7 @@ impl Clerk {
             self.changed.send_modify(|n| *n += 1);
             self.shorten();
         }
+        true
     }
 
     fn notices(&self, effect: &Effect) -> Vec<Notice> {

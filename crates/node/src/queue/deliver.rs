@@ -1,8 +1,8 @@
 //! What the queue has decided, taken to the nodes: until they have answered, or are gone.
 
 use super::clerk::Desk;
-use super::errand::{BEGAN, Errand, KNOWN, Key, Order, send};
-use super::variables;
+use super::errand::{BEGAN, Errand, Failure, KNOWN, Key, Order, send};
+use super::{terms, variables};
 use crate::daemon::Node;
 use pando_queue::{Bytes, Cause, Effect, How, Id, Input, Queue, Usage};
 use std::sync::Arc;
@@ -12,9 +12,23 @@ use tokio::time::sleep;
 /// A node that did not answer is asked again after this.
 const AGAIN: Duration = Duration::from_millis(500);
 
+/// What jobs of a desk's queue have as their keeper.
+pub fn keeper(node: &Node, desk: &Desk) -> String {
+    if desk.term.is_some() { terms::SHARED.to_owned() } else { node.name() }
+}
+
+/// Has a node do something as the one who keeps the queue.
+pub async fn order(node: &Arc<Node>, desk: &Desk, to: &str, errand: &Errand) -> Result<Vec<u8>, Failure> {
+    let Some(term) = desk.term else { return send(node, to, errand).await };
+    if desk.is_closed() {
+        return Err(Failure { why: "this node keeps the queue no longer".into(), refused: false });
+    }
+    send(node, to, &Errand::Under(term, Box::new(errand.clone()))).await
+}
+
 /// Has it done, beside all else.
 pub fn act(node: &Arc<Node>, desk: &Desk, queue: &Queue, effect: Effect, again: bool) {
-    let (node, desk, me) = (node.clone(), desk.clone(), node.name());
+    let (node, desk, me) = (node.clone(), desk.clone(), keeper(node, desk));
     let first = |id: Id, run: u32| {
         let found = queue.job(id.job)?.running.get(&id.task.unwrap_or(0)).filter(|r| r.run == run)?;
         found.shares.first().map(|share| share.node.clone())
@@ -62,7 +76,7 @@ pub fn act(node: &Arc<Node>, desk: &Desk, queue: &Queue, effect: Effect, again: 
 
 /// What runs at a node, though the queue holds it for over: it was cut off when that came to be.
 async fn end_others(node: &Arc<Node>, desk: &Desk, name: &str) {
-    let Ok(text) = send(node, name, &Errand::Runs).await else { return };
+    let Ok(text) = order(node, desk, name, &Errand::Runs).await else { return };
     let there: Vec<Key> = serde_json::from_slice(&text).unwrap_or_default();
     // Whatever begins is in the queue before its node hears of it, and so before this look.
     let over = move |queue: &Queue| -> Vec<Key> {
@@ -73,7 +87,7 @@ async fn end_others(node: &Arc<Node>, desk: &Desk, name: &str) {
         there.into_iter().filter(|key| !held(key)).collect()
     };
     for key in desk.look(move |queue, _| over(queue)).await.unwrap_or_default() {
-        let _ = send(node, name, &Errand::End(key, "the queue has given it up".into())).await;
+        let _ = order(node, desk, name, &Errand::End(key, "the queue has given it up".into())).await;
     }
 }
 
@@ -82,7 +96,7 @@ pub fn check(node: &Arc<Node>, desk: &Desk, name: String) {
     let (node, desk) = (node.clone(), desk.clone());
     tokio::spawn(async move {
         end_others(&node, &desk, &name).await;
-        let me = node.name();
+        let me = keeper(&node, &desk);
         let there = move |queue: &Queue| -> Vec<(String, Key)> {
             let first = |run: &pando_queue::Run| run.shares.first().is_some_and(|share| share.node == name);
             let mine = queue.runs().filter(|(_, _, run)| run.ending.is_none() && run.began.is_some() && first(run));
@@ -116,12 +130,12 @@ async fn stands(desk: &Desk, key: &Key) -> bool {
     look.await.unwrap_or(false)
 }
 
-async fn begin(node: Arc<Node>, desk: Desk, order: Order) {
-    let Some(to) = order.shares.first().map(|share| share.node.clone()) else { return };
-    let key = order.key.clone();
-    let errand = Errand::Begin(Box::new(order));
+async fn begin(node: Arc<Node>, desk: Desk, what: Order) {
+    let Some(to) = what.shares.first().map(|share| share.node.clone()) else { return };
+    let key = what.key.clone();
+    let errand = Errand::Begin(Box::new(what));
     loop {
-        match send(&node, &to, &errand).await {
+        match order(&node, &desk, &to, &errand).await {
             Ok(answer) if answer == KNOWN => return,
             Ok(answer) if answer == BEGAN => return desk.say_of(&to, Input::Began(key.id, key.run)),
             // Its daemon has just begun, and does not know yet.
@@ -143,7 +157,7 @@ async fn begin(node: Arc<Node>, desk: Desk, order: Order) {
 async fn end(node: Arc<Node>, desk: Desk, to: String, key: Key, why: String) {
     let ended = |how| Input::Ended(key.id, key.run, how, Usage::default());
     loop {
-        match send(&node, &to, &Errand::End(key.clone(), why.clone())).await {
+        match order(&node, &desk, &to, &Errand::End(key.clone(), why.clone())).await {
             // It tells when nothing is left.
             Ok(answer) if answer == KNOWN => return,
             // It never begins there now.
@@ -151,6 +165,8 @@ async fn end(node: Arc<Node>, desk: Desk, to: String, key: Key, why: String) {
             Err(failure) if !failure.refused && node.cluster.is_down(&to) => {
                 return desk.say(ended(How::NodeLost(to)));
             }
+            // It is the next keeper's business.
+            Err(_) if desk.is_closed() => return,
             Err(_) => {}
         }
         sleep(AGAIN).await;
@@ -160,7 +176,7 @@ async fn end(node: Arc<Node>, desk: Desk, to: String, key: Key, why: String) {
 /// One that should run there, and gets a signal.
 async fn known(node: Arc<Node>, desk: Desk, to: String, errand: Errand, key: Key) {
     loop {
-        match send(&node, &to, &errand).await {
+        match order(&node, &desk, &to, &errand).await {
             Ok(answer) if answer == KNOWN => return,
             Ok(_) => {
                 return desk.say(Input::Ended(key.id, key.run, How::NodeLost(to), Usage::default()));

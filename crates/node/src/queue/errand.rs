@@ -2,7 +2,7 @@
 
 use super::has::{self, Has};
 use super::office;
-use super::{batch, logs, variables};
+use super::{batch, logs, terms, variables};
 use crate::daemon::Node;
 use crate::jobs::link::next;
 use crate::jobs::spare::{Spares, WAITS};
@@ -121,6 +121,8 @@ pub enum Errand {
     Began(Key),
     /// It has ended.
     Ended(Key, How, Usage),
+    /// One of the above for jobs of a queue that one of several nodes keeps, by the one whose term this is.
+    Under(u64, Box<Errand>),
 }
 
 /// The answer: what was asked for, or why not.
@@ -131,6 +133,9 @@ pub const KNOWN: &[u8] = b"known";
 /// It is, and it runs, or has run: nobody says so besides.
 pub const BEGAN: &[u8] = b"began";
 
+/// The answer of a node that does not keep the queue (any more): nothing was done.
+pub const ELSEWHERE: &str = "this node does not keep the queue";
+
 /// What came of an errand that was not done.
 #[derive(Debug)]
 pub struct Failure {
@@ -138,6 +143,13 @@ pub struct Failure {
     pub why: String,
     /// The node has said no. Otherwise nobody knows what it has heard.
     pub refused: bool,
+}
+
+impl Failure {
+    /// It was for whoever keeps the queue, and another one does.
+    pub fn is_elsewhere(&self) -> bool {
+        self.refused && self.why == ELSEWHERE
+    }
 }
 
 /// Has `to` do something. Boxed, for what is served here may send something itself.
@@ -207,8 +219,19 @@ pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(node: &Arc<Node>, mut str
 }
 
 async fn serve(node: &Arc<Node>, peer: &str, errand: Errand) -> Result<Vec<u8>, String> {
+    match errand {
+        Errand::Under(term, errand) => {
+            terms::obeys(node, term, peer)?;
+            serve_for(node, peer, terms::SHARED, *errand).await
+        }
+        errand => serve_for(node, peer, peer, errand).await,
+    }
+}
+
+/// `queue`: what jobs of its queue have as their keeper.
+async fn serve_for(node: &Arc<Node>, peer: &str, queue: &str, errand: Errand) -> Result<Vec<u8>, String> {
     // Only the node that keeps a queue speaks for its jobs.
-    let of_its_own = |key: &Key| match key.keeper == peer {
+    let of_its_own = |key: &Key| match key.keeper == queue {
         true => Ok(()),
         false => Err(format!("node {peer} does not keep that queue")),
     };
@@ -240,10 +263,11 @@ async fn serve(node: &Arc<Node>, peer: &str, errand: Errand) -> Result<Vec<u8>, 
             said(batch::is_known(node, &key)?)
         }
         Errand::Gang(text) => crate::gang::answer(node, peer, &text),
-        Errand::Runs => serde_json::to_vec(&batch::all(node, peer)).map_err(|e| e.to_string()),
+        Errand::Runs => serde_json::to_vec(&batch::all(node, queue)).map_err(|e| e.to_string()),
         Errand::Has => serde_json::to_vec(&has::asked(node, peer)).map_err(|e| e.to_string()),
         Errand::Tells(now) => has::heard(node, peer, now).map(|()| Vec::new()),
-        Errand::Began(key) => office::began(node, &key, peer).map(|()| Vec::new()),
+        Errand::Began(key) => office::began(node, &key, peer).await.map(|()| Vec::new()),
         Errand::Ended(key, how, usage) => office::ended(node, &key, how, usage, peer).await.map(|()| Vec::new()),
+        Errand::Under(..) => Err("an order under an order is none".into()),
     }
 }

@@ -98,11 +98,14 @@ pub async fn keep(node: Arc<Node>) {
         node.jobs.outside_changed().await;
         tokio::time::sleep(SETTLES).await;
         let now = here(&node);
-        let told = locked(&node.queue.known.told).clone();
-        let Some((keeper, _)) = told.filter(|(_, told)| *told != now) else { continue };
-        while send(&node, &keeper, &Errand::Tells(here(&node))).await.is_err() {
-            tokio::time::sleep(AGAIN).await;
+        // Another one may ask meanwhile, and be who keeps the queue by then.
+        let asker =
+            || locked(&node.queue.known.told).clone().filter(|(_, told)| *told != now).map(|(keeper, _)| keeper);
+        while let Some(keeper) = asker() {
+            match send(&node, &keeper, &Errand::Tells(here(&node))).await {
+                Ok(_) => *locked(&node.queue.known.told) = Some((keeper, now.clone())),
+                Err(_) => tokio::time::sleep(AGAIN).await,
+            }
         }
-        *locked(&node.queue.known.told) = Some((keeper, now));
     }
 }

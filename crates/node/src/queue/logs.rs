@@ -2,7 +2,9 @@
 
 use super::ask::{From, Piece};
 use super::batch;
-use super::errand::{self, Errand, Key};
+use super::clerk::Desk;
+use super::deliver;
+use super::errand::{Errand, Key};
 use super::journal::{Journal, Search};
 use super::shown;
 use crate::batch_job::files::{self, Names};
@@ -112,7 +114,7 @@ fn first_task(queue: &Queue, id: Id) -> u32 {
 }
 
 /// Reads where it was written.
-pub async fn fetch(node: &Arc<Node>, found: Found, ask: (bool, From, u64)) -> Result<Piece, String> {
+pub async fn fetch(node: &Arc<Node>, desk: &Desk, found: Found, ask: (bool, From, u64)) -> Result<Piece, String> {
     let Found { wanted, end, reason } = found;
     let (error, from, patience_ms) = ask;
     let nothing = |run| Piece { run, bytes: Bytes::default(), at: 0, end, reason: reason.clone() };
@@ -121,7 +123,7 @@ pub async fn fetch(node: &Arc<Node>, found: Found, ask: (bool, From, u64)) -> Re
     // What is over writes nothing more.
     let patience_ms = if end.is_some() { 0 } else { patience_ms };
     let wanted = Wanted { error, from, patience_ms, ..wanted };
-    let sent = errand::send(node, &to, &Errand::Read(Box::new(wanted))).await;
+    let sent = deliver::order(node, desk, &to, &Errand::Read(Box::new(wanted))).await;
     let text = sent.map_err(|failure| match failure.refused {
         true => failure.why,
         // Its daemon may be there again in a moment, and the job goes on without.

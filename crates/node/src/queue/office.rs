@@ -4,32 +4,33 @@ use super::ask::{Ask, Done, Line, Over, Past, Sends, Shown};
 use super::clerk::{self, Desk};
 use super::errand::{self, Errand, Key};
 use super::journal::{Journal, Search};
+use super::sqlite::Sqlite;
+use super::terms::{SHARED, Terms};
 use super::tied::{self, Ties};
-use super::{deliver, logs, seen, shown, tell, usage};
+use super::{campaign, deliver, keeper, logs, seen, shown, tell, usage};
 use crate::audit::Entry;
+use crate::config::Queue;
 use crate::daemon::Node;
 use crate::jobs::spare::Spares;
 use crate::moves::Refused;
 use crate::owner::Caller;
-use crate::questions;
 use crate::sys::{effective_uid, user_name};
-use crate::views::Liveness;
 use axum::body::Bytes as Body;
 use axum::extract::State;
 use axum::extract::connect_info::ConnectInfo;
 use axum::response::{IntoResponse, Response};
 use pando_queue::{Effect, How, Id, Input, Spec, State as Standing, Update, Usage};
-use pando_wire::message::Question;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// Longest that a wait for a job takes; whoever waits longer asks again.
 const LONGEST_WAIT_MS: u64 = 60_000;
+/// A daemon that ends waits so long until it does not keep the queue any more.
+const LEAVES: Duration = Duration::from_secs(3);
 /// Rows of the history that are shown at once.
 const MOST_PAST: u32 = 100_000;
 /// The journal's file, in the node's state.
@@ -38,8 +39,9 @@ const JOURNAL: &str = "queue.db";
 /// The queue at this node, if this node keeps it; otherwise who does.
 #[derive(Default)]
 pub struct Office {
-    desk: Mutex<Option<Desk>>,
-    keeper: Mutex<Option<String>>,
+    pub(super) desk: Mutex<Option<Desk>>,
+    pub(super) keeper: Mutex<Option<String>>,
+    pub(super) terms: Terms,
     pub(super) ward: super::batch::Ward,
     /// Links to other nodes on which an errand was done.
     pub(super) spares: Spares,
@@ -47,23 +49,44 @@ pub struct Office {
     pub(super) known: super::has::Known,
     /// There is something to be told to users.
     pub(super) told: Notify,
+    /// The daemon ends, and so another node is to keep the queue; and it does not keep it any more.
+    pub(super) leaves: Notify,
+    pub(super) left: Notify,
+}
+
+impl Office {
+    fn here(&self) -> Option<Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner).clone().filter(|desk| !desk.is_closed())
+    }
 }
 
 fn file(node: &Node) -> PathBuf {
     node.place.state.join(JOURNAL)
 }
 
-/// Does this node keep the cluster's queue? The one that is configured, or the one that made the cluster.
+/// Does this node keep the cluster's queue? The one that is configured, the one that made the cluster, or the one of several whose turn it is.
 pub fn keeps(node: &Node) -> bool {
-    match &node.config.queue.node {
-        Some(name) => *name == node.name(),
-        None => node.identity.is_authority(),
+    match &node.config.queue {
+        rules if rules.is_shared() => node.queue.here().is_some(),
+        Queue { node: Some(name), .. } => *name == node.name(),
+        _ => node.identity.is_authority(),
     }
+}
+
+/// Says to another node whether this one keeps the queue, and since when: its term, if there are any.
+pub fn says(node: &Node) -> Result<String, String> {
+    match node.config.queue.is_shared() {
+        true => node.queue.here().and_then(|desk| desk.term).map(|term| term.to_string()),
+        false => keeps(node).then(String::new),
+    }
+    .ok_or_else(|| "another node keeps it".to_owned())
 }
 
 /// Begins at once where there is a journal: jobs wait in it.
 pub fn open(node: &Arc<Node>) {
-    if keeps(node)
+    campaign::start(node);
+    if !node.config.queue.is_shared()
+        && keeps(node)
         && file(node).exists()
         && let Err(why) = desk(node)
     {
@@ -71,8 +94,20 @@ pub fn open(node: &Arc<Node>) {
     }
 }
 
+/// The daemon ends: where another node can keep the queue it does so at once.
+pub async fn close(node: &Arc<Node>) {
+    let left = node.queue.left.notified();
+    if node.config.queue.is_shared() && keeps(node) {
+        node.queue.leaves.notify_one();
+        let _ = timeout(LEAVES, left).await;
+    }
+}
+
 /// The queue here; it begins when it is first needed.
 fn desk(node: &Arc<Node>) -> Result<Desk, String> {
+    if node.config.queue.is_shared() {
+        return node.queue.here().ok_or_else(|| errand::ELSEWHERE.to_owned());
+    }
     let mut desk = node.queue.desk.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(desk) = &*desk {
         return Ok(desk.clone());
@@ -80,43 +115,22 @@ fn desk(node: &Arc<Node>) -> Result<Desk, String> {
     if !keeps(node) {
         return Err(format!("node {} does not keep the queue", node.name()));
     }
+    let begun = begin(node, Journal::Disk(Sqlite::open(&file(node)).map_err(|e| e.to_string())?))?;
+    *desk = Some(begun.clone());
+    Ok(begun)
+}
+
+/// Keeps the queue that is in this journal.
+pub fn begin(node: &Arc<Node>, journal: Journal) -> Result<Desk, String> {
     let theirs = node.clone();
     let rules = pando_queue::Settings { turns: node.config.queue.turns, ..node.config.queue.rules.clone() };
-    let begun = clerk::start(file(node), rules, move |desk| {
+    let begun = clerk::start(journal, rules, move |desk| {
         Box::new(move |queue, effect, again| deliver::act(&theirs, &desk, queue, effect, again))
     })?;
     tokio::spawn(seen::keep(node.clone(), begun.clone()));
     tokio::spawn(tied::keep(node.clone(), begun.clone()));
     tokio::spawn(tell::keep(node.clone(), begun.clone()));
-    *desk = Some(begun.clone());
     Ok(begun)
-}
-
-/// The node that keeps the queue: as configured, or asked of all.
-async fn keeper(node: &Arc<Node>) -> Result<String, String> {
-    if keeps(node) {
-        return Ok(node.name());
-    }
-    if let Some(name) = &node.config.queue.node {
-        return Ok(name.clone());
-    }
-    let known = || node.queue.keeper.lock().unwrap_or_else(PoisonError::into_inner);
-    let found = known().clone();
-    if let Some(name) = found {
-        return Ok(name);
-    }
-    let mut asked = JoinSet::new();
-    for other in node.cluster.nodes().into_iter().filter(|n| n.state == Liveness::Up && !n.here) {
-        let node = node.clone();
-        asked.spawn(async move { questions::ask(&node, &other.name, Question::Queue).await.map(|_| other.name) });
-    }
-    while let Some(answer) = asked.join_next().await {
-        if let Ok(Ok(name)) = answer {
-            *known() = Some(name.clone());
-            return Ok(name);
-        }
-    }
-    Err("no node that is up keeps the queue: start the one that made the cluster, or name one ([queue] node)".into())
 }
 
 /// `POST /v1/queue`: an [`Ask`].
@@ -126,24 +140,10 @@ pub async fn ask(State(node): State<Arc<Node>>, ConnectInfo(caller): ConnectInfo
         return Refused::Forbidden(why).into_response();
     }
     let user = user_name(caller.uid);
-    match passed_on(&node, &user, body.to_vec()).await {
+    match keeper::passed_on(&node, &user, body.to_vec()).await {
         Ok(text) => ([("content-type", "application/json")], text).into_response(),
         Err(why) => Refused::Conflict(why).into_response(),
     }
-}
-
-/// The same for this daemon itself: what a user asks of the queue, wherever that is.
-pub async fn passed_on(node: &Arc<Node>, user: &str, text: Vec<u8>) -> Result<Vec<u8>, String> {
-    let to = keeper(node).await?;
-    let sent = errand::send(node, &to, &Errand::Ask { user: user.to_owned(), text }).await;
-    sent.map_err(|failure| {
-        // Perhaps another one does by now.
-        *node.queue.keeper.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        match failure.refused {
-            true => failure.why,
-            false => format!("the queue can't be asked: {}", failure.why),
-        }
-    })
 }
 
 /// May this user see and change everybody's jobs? Root of another node only where that node's root may run programs here.
@@ -169,60 +169,16 @@ fn is_in(node: &Node, user: &str, group: &str) -> bool {
 /// What a user of `peer` asks of the queue that this node keeps.
 pub async fn answer(node: &Arc<Node>, user: &str, peer: &str, text: &[u8]) -> Result<Vec<u8>, String> {
     let ask: Ask = serde_json::from_slice(text).map_err(|e| format!("that is no question to a queue: {e}"))?;
+    let (desk, may_come_twice) = (desk(node)?, ask.may_come_twice());
     let asker =
-        Asker { node: node.clone(), desk: desk(node)?, user: user.into(), operator: operates(node, user, peer) };
-    match ask {
-        Ask::Submit(spec) => json(&asker.submit(*spec, peer).await?),
-        Ask::List => json(&asker.list().await?),
-        Ask::Cancel { ids, user, signal } => json(&asker.cancel(ids, user, signal).await?),
-        Ask::Hold(ids) => {
-            let operator = asker.operator;
-            json(&asker.each(ids, "hold", |id| Input::Hold { id, operator }).await?)
-        }
-        Ask::Release(ids) => {
-            let operator = asker.operator;
-            json(&asker.each(ids, "release", |id| Input::Release { id, operator }).await?)
-        }
-        Ask::Requeue { ids, hold } => json(&asker.each(ids, "requeue", |id| Input::Requeue { id, hold }).await?),
-        Ask::Update(job, update) => {
-            asker.may_be_so(job, &update).await?;
-            json(&asker.each(vec![Id::of(job)], "update", |_| Input::Update(job, update.clone())).await?)
-        }
-        Ask::Park { ids, still } => json(&asker.park(ids, still).await?),
-        Ask::Cluster => {
-            let keeper = node.name();
-            json(&asker.desk.look(move |queue, _| shown::cluster(queue, keeper)).await?)
-        }
-        Ask::Show(id) => json(&asker.show(id).await?),
-        Ask::History { user, job, since, most } => {
-            json(&asker.history(Search { user, job, since, most: most.min(MOST_PAST), task: None }).await?)
-        }
-        Ask::Wait { id, patience_ms } => json(&asker.wait(id, patience_ms.min(LONGEST_WAIT_MS)).await?),
-        Ask::Read { id, error, from, patience_ms } => json(&asker.read(id, (error, from, patience_ms)).await?),
-        Ask::Tie { job, known, patience_ms } => {
-            asker.may(Id::of(job)).await?;
-            json(&tied::tie(node, &asker.desk, job, known, patience_ms).await?)
-        }
-        Ask::GiveBack(job) => json(&asker.each(vec![Id::of(job)], "give back", |_| Input::GiveBack(job)).await?),
-        Ask::Reserve(reservation) => json(&asker.rule(Input::Reserve(reservation)).await?),
-        Ask::Unreserve(name) => json(&asker.rule(Input::Unreserve(name)).await?),
-        Ask::Usage { user, since } => {
-            let file = file(node);
-            json(&tokio::task::block_in_place(|| usage::sums(&file, user.as_deref(), since))?)
-        }
-        Ask::Sends => {
-            let rules = &node.config.queue;
-            json(&Sends { mail: rules.mailer.is_some(), webhooks: rules.webhooks })
-        }
-        Ask::Level(quality) => {
-            let user = asker.user.clone();
-            let level = move |queue: &pando_queue::Queue| Ok(queue.settings().quality_for(&user, &quality)?.level);
-            json(&asker.desk.look(move |queue, _| level(queue)).await?.map_err(|why: String| why)?)
-        }
-        Ask::Nodes => json(&asker.desk.look(|queue, _| queue.nodes().cloned().collect::<Vec<_>>()).await?),
-        Ask::Reservations => {
-            json(&asker.desk.look(|queue, _| queue.reservations().cloned().collect::<Vec<_>>()).await?)
-        }
+        Asker { node: node.clone(), desk: desk.clone(), user: user.into(), operator: operates(node, user, peer) };
+    match asker.answer(ask, peer).await {
+        // Some of it may be stored, some may not.
+        _ if desk.term.is_some() && desk.is_closed() => match may_come_twice {
+            true => Err(errand::ELSEWHERE.to_owned()),
+            false => Err("another node keeps the queue since a moment ago, and nobody knows whether this was done: see `pando queue`".into()),
+        },
+        answer => answer,
     }
 }
 
@@ -239,6 +195,63 @@ struct Asker {
 }
 
 impl Asker {
+    async fn answer(&self, ask: Ask, peer: &str) -> Result<Vec<u8>, String> {
+        let (node, asker) = (&self.node, self);
+        match ask {
+            Ask::Submit(spec) => json(&asker.submit(*spec, peer).await?),
+            Ask::List => json(&asker.list().await?),
+            Ask::Cancel { ids, user, signal } => json(&asker.cancel(ids, user, signal).await?),
+            Ask::Hold(ids) => {
+                let operator = asker.operator;
+                json(&asker.each(ids, "hold", |id| Input::Hold { id, operator }).await?)
+            }
+            Ask::Release(ids) => {
+                let operator = asker.operator;
+                json(&asker.each(ids, "release", |id| Input::Release { id, operator }).await?)
+            }
+            Ask::Requeue { ids, hold } => json(&asker.each(ids, "requeue", |id| Input::Requeue { id, hold }).await?),
+            Ask::Update(job, update) => {
+                asker.may_be_so(job, &update).await?;
+                json(&asker.each(vec![Id::of(job)], "update", |_| Input::Update(job, update.clone())).await?)
+            }
+            Ask::Park { ids, still } => json(&asker.park(ids, still).await?),
+            Ask::Cluster => {
+                let keeper = node.name();
+                json(&asker.desk.look(move |queue, _| shown::cluster(queue, keeper)).await?)
+            }
+            Ask::Show(id) => json(&asker.show(id).await?),
+            Ask::History { user, job, since, most } => {
+                json(&asker.history(Search { user, job, since, most: most.min(MOST_PAST), task: None }).await?)
+            }
+            Ask::Wait { id, patience_ms } => json(&asker.wait(id, patience_ms.min(LONGEST_WAIT_MS)).await?),
+            Ask::Read { id, error, from, patience_ms } => json(&asker.read(id, (error, from, patience_ms)).await?),
+            Ask::Tie { job, known, patience_ms } => {
+                asker.may(Id::of(job)).await?;
+                json(&tied::tie(node, &asker.desk, job, known, patience_ms).await?)
+            }
+            Ask::GiveBack(job) => json(&asker.each(vec![Id::of(job)], "give back", |_| Input::GiveBack(job)).await?),
+            Ask::Reserve(reservation) => json(&asker.rule(Input::Reserve(reservation)).await?),
+            Ask::Unreserve(name) => json(&asker.rule(Input::Unreserve(name)).await?),
+            Ask::Usage { user, since } => {
+                let file = asker.desk.look(|_, journal| journal.history_file()).await?.unwrap_or_else(|| file(node));
+                json(&tokio::task::block_in_place(|| usage::sums(&file, user.as_deref(), since))?)
+            }
+            Ask::Sends => {
+                let rules = &node.config.queue;
+                json(&Sends { mail: rules.mailer.is_some(), webhooks: rules.webhooks })
+            }
+            Ask::Level(quality) => {
+                let user = asker.user.clone();
+                let level = move |queue: &pando_queue::Queue| Ok(queue.settings().quality_for(&user, &quality)?.level);
+                json(&asker.desk.look(move |queue, _| level(queue)).await?.map_err(|why: String| why)?)
+            }
+            Ask::Nodes => json(&asker.desk.look(|queue, _| queue.nodes().cloned().collect::<Vec<_>>()).await?),
+            Ask::Reservations => {
+                json(&asker.desk.look(|queue, _| queue.reservations().cloned().collect::<Vec<_>>()).await?)
+            }
+        }
+    }
+
     fn audit(&self, what: &'static str, on: String, answer: &Result<(), String>) {
         let (allowed, why) = match answer {
             Ok(()) => (true, if self.operator { "an operator" } else { "its user" }.to_owned()),
@@ -272,10 +285,10 @@ impl Asker {
 
     /// Some of what a task has written, for its user and for operators.
     async fn read(&self, id: Id, ask: (bool, super::ask::From, u64)) -> Result<super::ask::Piece, String> {
-        let keeper = self.node.name();
+        let keeper = deliver::keeper(&self.node, &self.desk);
         let (owner, found) = self.desk.look(move |queue, journal| logs::find(queue, journal, keeper, id)).await??;
         match owner == self.user || self.operator {
-            true => logs::fetch(&self.node, found, ask).await,
+            true => logs::fetch(&self.node, &self.desk, found, ask).await,
             false => Err(format!("job {id} is {owner}'s, and not yours")),
         }
     }
@@ -362,7 +375,7 @@ impl Asker {
     }
 
     async fn signal_one(&self, id: Id, number: i32) -> Result<(), String> {
-        let me = self.node.name();
+        let me = deliver::keeper(&self.node, &self.desk);
         let running = self.desk.look(move |queue, _| {
             let Some(job) = queue.job(id.job) else { return Vec::new() };
             let meant = job.running.iter().filter(|(task, _)| id.task.is_none_or(|t| job.is_array() && t == **task));
@@ -377,7 +390,9 @@ impl Asker {
             return Err(format!("nothing of job {id} runs"));
         }
         for (to, key) in running {
-            errand::send(&self.node, &to, &Errand::Signal(key, number)).await.map_err(|failure| failure.why)?;
+            deliver::order(&self.node, &self.desk, &to, &Errand::Signal(key, number))
+                .await
+                .map_err(|failure| failure.why)?;
         }
         Ok(())
     }
@@ -445,17 +460,18 @@ fn refused(effects: &[Effect]) -> Result<(), String> {
 }
 
 fn of(node: &Node, key: &Key) -> Result<(), String> {
-    match key.keeper == node.name() {
+    let own = if node.config.queue.is_shared() { SHARED.to_owned() } else { node.name() };
+    match key.keeper == own {
         true => Ok(()),
         false => Err(format!("that is a job of node {}'s queue", key.keeper)),
     }
 }
 
-/// A node says that a task has begun.
-pub fn began(node: &Arc<Node>, key: &Key, peer: &str) -> Result<(), String> {
+/// A node says that a task has begun. When this returns it is stored: it is not said again.
+pub async fn began(node: &Arc<Node>, key: &Key, peer: &str) -> Result<(), String> {
     of(node, key)?;
-    desk(node)?.say_of(peer, Input::Began(key.id, key.run));
-    Ok(())
+    let effects = desk(node)?.take_of(peer, Input::Began(key.id, key.run)).await?;
+    refused(&effects)
 }
 
 /// A node says that nothing is left of a task. When this returns it is stored.

@@ -14,7 +14,7 @@ const EACH: Duration = Duration::from_millis(300);
 /// A node whose daemon was begun anew, unseen by gossip, may have something else: it is asked so often.
 const ASKS_EACH: Duration = Duration::from_secs(300);
 
-/// Until the daemon ends.
+/// Until the daemon ends, or this node keeps the queue no longer.
 pub async fn keep(node: Arc<Node>, desk: Desk) {
     let lost_after = Duration::from_millis(node.config.queue.lost_after_ms);
     // Nodes on which something runs have been there, even if this daemon has not seen them yet.
@@ -23,7 +23,7 @@ pub async fn keep(node: Arc<Node>, desk: Desk) {
     let mut heard: BTreeMap<String, (Instant, Option<Seen>)> =
         there.into_iter().map(|name| (name, (Instant::now(), None))).collect();
     let mut up = BTreeMap::new();
-    loop {
+    while !desk.is_closed() {
         for found in node.cluster.nodes().into_iter().filter(|n| n.state == Liveness::Up && (n.here || n.cpus > 0.0)) {
             let now = about(&found, has::of(&node, &found.name), node.config.queue.turns);
             let before = heard.insert(now.name.clone(), (Instant::now(), Some(now.clone())));

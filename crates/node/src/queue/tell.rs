@@ -130,7 +130,7 @@ fn place(url: &str) -> Result<(bool, String, u16, String), String> {
     Ok((tls, host, port, uri.path_and_query().map_or("/".into(), ToString::to_string)))
 }
 
-/// Until the daemon ends. Each is told by itself: nobody waits for another one that does not answer.
+/// Until the daemon ends, or this node keeps the queue no longer. Each is told by itself: nobody waits for another one that does not answer.
 pub async fn keep(node: Arc<Node>, desk: Desk) {
     let (mut turns, mut under_way) = (Turns::default(), JoinSet::new());
     // By its task, as that may come to a bad end.
@@ -149,6 +149,7 @@ pub async fn keep(node: Arc<Node>, desk: Desk) {
         }
         let next = turns.due(Instant::now());
         tokio::select! {
+            () = desk.closed() => return,
             () = node.queue.told.notified() => {}
             () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
             Some(done) = under_way.join_next_with_id() => {
@@ -188,7 +189,8 @@ async fn tried(turns: &mut Turns, desk: &Desk, turn: Turn, told: Result<(), Stri
 async fn tell(node: &Node, number: i64, notice: &Notice) -> Result<(), String> {
     let rules = &node.config.queue;
     // The same in every attempt, and of nothing else.
-    let name = format!("{}-{}-{number}", node.identity.cluster, node.name());
+    let keeper = if node.config.queue.is_shared() { "queue".to_owned() } else { node.name() };
+    let name = format!("{}-{keeper}-{number}", node.identity.cluster);
     match (&notice.to, &rules.mailer) {
         (To::Mail(address), Some(mailer)) => mail(mailer, address, &name, notice).await,
         (To::Webhook(url), _) if rules.webhooks => post(url, &name, notice, &rules.roots).await,

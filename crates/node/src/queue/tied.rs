@@ -61,7 +61,7 @@ pub async fn tie(node: &Node, desk: &Desk, job: u64, known: Option<State>, patie
     }
 }
 
-/// Ends those whose users are gone, until the daemon ends.
+/// Ends those whose users are gone, until the daemon ends or this node keeps the queue no longer.
 pub async fn keep(node: Arc<Node>, desk: Desk) {
     let lost_after = Duration::from_millis(node.config.queue.lost_after_ms);
     // Nobody could say anything while there was no daemon.
@@ -70,7 +70,7 @@ pub async fn keep(node: Arc<Node>, desk: Desk) {
         queue.jobs().filter(mine).map(|job| job.id).collect::<Vec<_>>()
     });
     here.await.unwrap_or_default().into_iter().for_each(|job| node.queue.ties.touch(job));
-    loop {
+    while !desk.is_closed() {
         sleep(LOOK).await;
         let silent = |(_, heard): &(&u64, &Instant)| heard.elapsed() > lost_after;
         let gone: Vec<u64> = node.queue.ties.all().iter().filter(silent).map(|(job, _)| *job).collect();

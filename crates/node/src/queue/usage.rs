@@ -1,6 +1,7 @@
 //! What users' jobs have used, added up from the history: by day, user and name of the job.
 
-use super::journal::{Journal, Old};
+use super::journal::Old;
+use super::sqlite::Sqlite;
 use pando_queue::State;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -77,7 +78,7 @@ pub fn sums(file: &Path, user: Option<&str>, since: u64) -> Result<Vec<Row>, Str
         let day = old.outcome.ended / DAY_MS * DAY_MS;
         all.entry((day, old.user.clone(), old.name.clone())).or_default().add(&old);
     };
-    Journal::read_beside(file).and_then(|journal| journal.each(user, since, add)).map_err(|e| e.to_string())?;
+    Sqlite::read_beside(file).and_then(|journal| journal.each(user, since, add)).map_err(|e| e.to_string())?;
     Ok(all.into_iter().map(|((day, user, name), sum)| Row { day, user, name, sum }).collect())
 }
 
@@ -116,7 +117,7 @@ mod tests {
     #[test]
     fn by_day_and_user() {
         let file = std::env::temp_dir().join(format!("pando-usage-{}.db", std::process::id()));
-        let mut journal = Journal::open(&file).unwrap();
+        let mut journal = Sqlite::open(&file).unwrap();
         let usage = Usage { cpu_ms: 500, memory_mb: 10, read: 1, written: 2, energy_mj: None };
         let more = Usage { memory_mb: 20, energy_mj: Some(7), ..usage };
         let all = [
