@@ -153,9 +153,9 @@ impl Term {
         let bad = meant.iter().find(|(_, state)| **state != State::Completed);
         let how = |state: &State| state.names().0.to_lowercase();
         match (self.kind, bad) {
-            (Kind::After | Kind::AfterAny | Kind::Singleton, _) | (Kind::AfterOk, None) | (Kind::AfterNotOk, Some(_)) => {
-                Ok(())
-            }
+            (Kind::After | Kind::AfterAny | Kind::Singleton, _)
+            | (Kind::AfterOk, None)
+            | (Kind::AfterNotOk, Some(_)) => Ok(()),
             (Kind::AfterOk, Some((task, state))) => {
                 let task = task.map_or(String::new(), |task| format!("_{task}"));
                 Err(format!("{self} can't be met any more: job {}{task} has ended as {}", self.job, how(state)))
@@ -166,7 +166,10 @@ impl Term {
             (Kind::AfterCorr, _) => {
                 let well = |task: &u32| ended.get(&Some(*task)) == Some(&State::Completed);
                 match tasks.into_iter().flat_map(Tasks::iter).find(|task| !well(task)) {
-                    Some(task) => Err(format!("{self} can't be met any more for task {task}: that one of job {} has not ended well, and the job is over", self.job)),
+                    Some(task) => Err(format!(
+                        "{self} can't be met any more for task {task}: that one of job {} has not ended well, and the job is over",
+                        self.job
+                    )),
                     None => Ok(()),
                 }
             }

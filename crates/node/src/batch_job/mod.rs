@@ -5,6 +5,7 @@ pub(crate) mod files;
 pub mod held;
 pub mod hooks;
 mod pbs;
+pub(crate) mod script;
 pub mod variables;
 
 use crate::jobs::link::next;
@@ -18,6 +19,7 @@ use pando_kernel::rank::{self, Setup, User};
 use pando_kernel::{procfs, usage};
 use pando_launch::{Frames, Identity, encode};
 use pando_queue::{How, Usage, Work};
+use script::Script;
 use serde::{Deserialize, Serialize};
 use std::ffi::{CString, OsStr};
 use std::io::{self, Read, Write};
@@ -168,6 +170,8 @@ struct Job {
     ended: Option<(How, Usage)>,
     /// Removed when nothing is left of it.
     hosts: Option<pbs::Hosts>,
+    /// The same.
+    script: Option<Script>,
     /// Why nothing should run here.
     unfit: Option<String>,
 }
@@ -186,6 +190,7 @@ async fn live(task: Task, held: Held) -> io::Result<()> {
         ended: None,
         unfit: None,
         hosts: None,
+        script: None,
     };
     match job.prolog().await {
         Err(why) => job.ended = Some((How::NotBegun(why), Usage::default())),
@@ -235,7 +240,9 @@ impl Job {
                 return Ok(());
             }
         };
-        let (mut command, script) = command(order).map_err(|e| format!("node {node}: the script: {e}"))?;
+        self.script = script_of(&self.task, who);
+        let named = self.script.as_ref().map(Script::path);
+        let (mut command, script) = command(order, named).map_err(|e| format!("node {node}: the script: {e}"))?;
         command.env_clear();
         for (name, value) in variables::all(order, node) {
             command.env(name, value);
@@ -265,7 +272,11 @@ impl Job {
             // As a shell has it: the user finds it where he looks for it.
             Err(e) => {
                 let word = command.get_program().to_string_lossy().into_owned();
-                let what = if script.is_some() { "its script's interpreter".to_owned() } else { word };
+                let what = if matches!(order.work, Work::Script { .. }) {
+                    "its script's interpreter".to_owned()
+                } else {
+                    word
+                };
                 let _ = writeln!(&files.words, "pando: {what}: {e}");
                 let status = if e.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
                 self.ended = Some((How::Exit(status), Usage::default()));
@@ -405,7 +416,7 @@ impl Job {
                 let ended = (self.how(status), self.used());
                 // Nobody hears of its end before all is done.
                 self.ended = Some(ended);
-                self.hosts = None;
+                (self.hosts, self.script) = (None, None);
                 self.kill_at = None;
                 self.epilog().await;
                 // What can't be removed yet the next daemon removes.
@@ -470,14 +481,26 @@ impl Job {
     }
 }
 
-/// The command, and for a script its file, which the interpreter opens.
-fn command(order: &Order) -> io::Result<(Command, Option<std::fs::File>)> {
+/// The file of a script. Where its user does not get there it has none: then it is in memory.
+fn script_of(task: &Task, who: Option<(u32, u32)>) -> Option<Script> {
+    let Work::Script { text, .. } = &task.order.work else { return None };
+    let made = Script::make(&text.0, &task.file, who);
+    made.inspect_err(|e| eprintln!("pando: the script of job {}: {e}; it has no name", task.order.key.id)).ok()
+}
+
+/// The command, and for a script without a name its file, which the interpreter opens.
+fn command(order: &Order, named: Option<PathBuf>) -> io::Result<(Command, Option<std::fs::File>)> {
     let words = |all: &[pando_queue::Bytes]| all.iter().map(|w| OsStr::from_bytes(&w.0).to_owned()).collect::<Vec<_>>();
     match &order.work {
         Work::Words(all) => {
             let all = words(all);
             let mut command = Command::new(all.first().map_or(OsStr::new(""), |w| w));
             command.args(all.iter().skip(1));
+            Ok((command, None))
+        }
+        Work::Script { arguments, .. } if let Some(path) = &named => {
+            let mut command = Command::new(path);
+            command.args(words(arguments));
             Ok((command, None))
         }
         Work::Script { text, arguments } => {

@@ -557,6 +557,7 @@ fn over(node: &Arc<Node>, key: Key, how: How, usage: Usage) -> Pin<Box<dyn Futur
             pause = (pause * 2).min(Duration::from_secs(10));
         }
         // Without it nobody believes that it was here; and it is told of no more.
+        batch_job::script::remove(&file(&node, &key));
         let _ = std::fs::remove_file(file(&node, &key));
         let here = remove(&node, &key);
         ward(&node).came.notify_waiters();

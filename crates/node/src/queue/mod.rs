@@ -12,6 +12,7 @@ pub mod errand;
 pub mod has;
 mod journal;
 pub mod logs;
+mod named;
 pub mod office;
 mod seen;
 mod shown;
