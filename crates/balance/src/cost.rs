@@ -5,10 +5,15 @@ use crate::{Process, Settings, Vector};
 /// Of a process abroad, at most this part is taken to be lost to calls: it still computes.
 const MOST_LOST: f64 = 0.9;
 
+/// What gangs leave of a CPU that they hold: they wait at times, and whoever is no gang gets that, and a little besides. It is so little that nobody
+/// comes for it, and still more for one than for two.
+const LEFT_BY_GANGS: f64 = 0.1;
+
 /// Work that one thread gets done a second there, among those that want to run: 1.0 is a whole CPU of the usual speed.
 pub fn rate(node: &Vector) -> f64 {
     let speed = if node.speed == 0 { 1.0 } else { f64::from(node.speed) / 1000.0 };
-    let cpus = f64::from(node.cpus_milli.saturating_sub(node.reserved_milli)) / 1000.0;
+    let held = node.reserved_milli.min(node.cpus_milli);
+    let cpus = (f64::from(node.cpus_milli - held) + f64::from(held) * LEFT_BY_GANGS) / 1000.0;
     let wanted = (f64::from(node.runnable_milli) / 1000.0).max(1.0);
     // One thread has one CPU at most.
     speed * (cpus / wanted).min(1.0)

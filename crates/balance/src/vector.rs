@@ -24,11 +24,11 @@ pub enum Standing {
 pub struct Vector {
     /// CPUs that may be used, in thousandths: a container has less than its machine.
     pub cpus_milli: u32,
-    /// Of these, held for gangs.
+    /// Of these, held by gangs, whether they run just now or not.
     pub reserved_milli: u32,
     /// How fast one CPU is; 1000 is the machine that everything is compared with. 0: not measured, taken for 1000.
     pub speed: u32,
-    /// Threads that run or want to, smoothed, in thousandths.
+    /// Threads that run or want to, smoothed, in thousandths; those of gangs are not among them.
     pub runnable_milli: u32,
     /// Bytes of memory that may be used.
     pub memory: u64,

@@ -1,8 +1,10 @@
 //! `pando gang`: who takes turns with whom.
 
 use crate::cluster::Done;
+use crate::show::print_table;
 use pando_node::client::Client;
 use pando_node::views::{GangJob, GangQuantum, GangStatus};
+use std::time::Duration;
 
 /// Sets how long turns are, if that is said; else shows the matrix.
 pub fn gang(client: &Client, quantum_ms: Option<f64>, json: bool) -> Done {
@@ -27,19 +29,52 @@ pub fn gang(client: &Client, quantum_ms: Option<f64>, json: bool) -> Done {
         0 | 1 => "nobody takes turns".to_owned(),
         rows => format!("{rows} rows take turns of {} ms", status.quantum_us as f64 / 1000.0),
     };
-    println!("{} gangs; {turns}; ordered by {}", status.gangs.len(), status.manager);
-    if !status.gangs.is_empty() {
-        println!("{:<18}{:<12}{:<8}CPUS", "GANG", "HEAD", "ROWS");
+    let counted = |n: usize| if n == 1 { "1 gang".to_owned() } else { format!("{n} gangs") };
+    let waiting = match status.waiting.len() {
+        0 => String::new(),
+        1 => "; 1 waits".to_owned(),
+        many => format!("; {many} wait"),
+    };
+    println!("{}{waiting}; {turns}; ordered by {}", counted(status.gangs.len()), status.manager);
+    let rows: Vec<Vec<String>> = status.gangs.iter().chain(&status.waiting).map(row).collect();
+    if !rows.is_empty() {
+        print_table(&["JOB", "NAME", "USER", "FROM", "STATE", "LEVEL", "ROWS", "SLOTS", "CPUS"], &rows, usize::MAX);
     }
-    status.gangs.iter().for_each(|gang| println!("{}", line(gang)));
     Ok(())
 }
 
-fn line(gang: &GangJob) -> String {
+fn row(gang: &GangJob) -> Vec<String> {
     let numbers = |all: &[u16]| all.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
-    let rows = if gang.rows.is_empty() { "-".to_owned() } else { numbers(&gang.rows) };
+    let or_none = |text: String| if text.is_empty() { "-".to_owned() } else { text };
     let at: Vec<String> = gang.nodes.iter().map(|(node, cpus)| format!("{node}:{}", numbers(cpus))).collect();
-    format!("{:<18}{:<12}{:<8}{}", format!("{:016x}", gang.number), gang.head, rows, at.join(" "))
+    // With nobody to share there are no turns.
+    let slots = match gang.slots {
+        (_, 0) => "-".to_owned(),
+        (got, of) => format!("{got} of {of}"),
+    };
+    let state = match gang.standing.as_str() {
+        "waits" => format!("waits {}", short(Duration::from_millis(gang.waited_ms))),
+        other => other.to_owned(),
+    };
+    vec![
+        gang.job.to_string(),
+        or_none(gang.name.clone()),
+        gang.user.clone(),
+        gang.head.clone(),
+        state,
+        gang.level.to_string(),
+        or_none(numbers(&gang.rows)),
+        slots,
+        or_none(at.join(" ")),
+    ]
+}
+
+/// `12s`, `3m`.
+fn short(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..100 => format!("{seconds}s"),
+        seconds => format!("{}m", seconds / 60),
+    }
 }
 
 #[cfg(test)]
@@ -49,8 +84,11 @@ mod tests {
     #[test]
     fn one_line_says_where_a_gang_runs_and_when() {
         let nodes = vec![("n1".to_owned(), vec![0, 1]), ("n2".to_owned(), vec![3])];
-        let gang = GangJob { number: 0xab, head: "n1".into(), rows: vec![1, 0], nodes };
-        assert_eq!(line(&gang), "00000000000000ab  n1          1,0     n1:0,1 n2:3");
-        assert!(line(&GangJob { rows: Vec::new(), ..gang }).contains("n1          -"));
+        let (job, name, user, head) = (7, "solve".to_owned(), "ann".to_owned(), "n1".to_owned());
+        let (rows, slots, standing) = (vec![1, 0], (30, 40), "runs".to_owned());
+        let gang = GangJob { job, name, user, head, rows, slots, standing, nodes, ..GangJob::default() };
+        assert_eq!(row(&gang).join("|"), "7|solve|ann|n1|runs|0|1,0|30 of 40|n1:0,1 n2:3");
+        let waits = GangJob { standing: "waits".into(), waited_ms: 75_000, job: 8, level: 2, ..GangJob::default() };
+        assert_eq!(row(&waits).join("|"), "8|-|||waits 75s|2|-|-|-");
     }
 }

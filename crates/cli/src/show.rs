@@ -85,7 +85,11 @@ pub fn nodes(client: &Client, json: bool) -> Done {
         return print_json(&nodes);
     }
     let rows: Vec<Vec<String>> = nodes.iter().map(node_row).collect();
-    print_table(&["NODE", "STATE", "HEARD", "CPUS", "LOAD", "FREE", "MEMORY", "GUESTS", "ADDRESS"], &rows, usize::MAX);
+    print_table(
+        &["NODE", "STATE", "HEARD", "CPUS", "LOAD", "GANGS", "FREE", "MEMORY", "GUESTS", "ADDRESS"],
+        &rows,
+        usize::MAX,
+    );
     // Of others nobody knows here; ask there.
     let info: Info = client.get("/v1/info").map_err(said)?;
     info.lacks.iter().for_each(|lack| eprintln!("pando: at {}: {lack}", info.name));
@@ -128,6 +132,8 @@ fn node_row(n: &Node) -> Vec<String> {
         (_, None) => "-".into(),
     };
     let (cpus, load, guests) = (n.cpus.to_string(), format!("{:.1}", n.runnable), n.guests.to_string());
+    // CPUs that they hold.
+    let gangs = if n.held == 0.0 { "-".to_owned() } else { n.held.to_string() };
     let (free, memory) = (size(n.free), size(n.memory));
     let state = match (n.state, n.standing.as_str()) {
         // What its owner or administrator said of it matters only where it lives.
@@ -138,7 +144,7 @@ fn node_row(n: &Node) -> Vec<String> {
     // What one that is gone had, or one that has not said anything yet has, is nothing to go by.
     let figures = match n.state == Liveness::Down || n.memory == 0 {
         true => std::array::from_fn(|_| "-".to_owned()),
-        false => [cpus, load, free, memory, guests],
+        false => [cpus, load, gangs, free, memory, guests],
     };
     [vec![n.name.clone(), state, heard], figures.to_vec(), vec![n.addr.clone()]].concat()
 }
@@ -282,6 +288,7 @@ pub fn decisions(client: &Client, node: Option<&str>, json: bool) -> Done {
             println!("  {:>5.1} s ago  process {} of {} {}", d.age_ms as f64 / 1000.0, d.pid, d.home, d.text);
         }
     };
+    all.gangs.iter().for_each(|held| println!("node {} has {held}: guests go where CPUs are free", all.node));
     println!("node {} moved by itself, or tried to:", all.node);
     lines(&all.moves);
     println!("and leaves where they are:");

@@ -25,11 +25,9 @@ const OTHER_JOB: Option<&str> = Some("each `pando run` is a job of its own");
 const MAIL: Option<&str> = Some("Pando sends no mail");
 
 /// No reason: it changes nothing.
-const WORDS: [Word; 96] = [
+const WORDS: [Word; 94] = [
     ("-A", Yes, None),
     ("--account", Yes, None),
-    ("-q", Yes, None),
-    ("--qos", Yes, None),
     ("--wckey", Yes, None),
     ("--comment", Yes, None),
     ("--priority", Yes, None),

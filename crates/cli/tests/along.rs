@@ -372,6 +372,7 @@ fn a_name_that_leads_elsewhere_is_refused() {
             gang: Default::default(),
             exclusive: Vec::new(),
             memory_mb: 0,
+            quality: None,
             pool: false,
             files: vec![file],
             needs: Vec::new(),

@@ -2,87 +2,18 @@
 
 mod lab;
 
-use lab::{Daemon, Lab, ok};
+use lab::gangs::{gang, groups, missing, status, together, turn, until};
+use lab::{Lab, ok};
 use pando_node::views::{FabricStatus, GangStatus};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 /// Turns so long that a busy machine can be looked at within one.
 const TURNS: &str = "[jobs]\nroot = true\n[gang]\nquantum_ms = 400.0\ncpus = [0]\n[gang.rules]\nrows = 2\n\
                      [load]\ncpus = 1.0\n[queue]\nturns = 2\n";
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    lab::until(what, || done().then_some(()))
-}
-
-/// A job that is ended with the test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
-
-fn gang(node: &Daemon, words: &[&str]) -> Running {
-    let words = [&["run", "--gang"], words].concat();
-    Running(node.cli(&words).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
-}
-
-/// All nodes are up, and in the fabric.
-fn together(lab: &Lab) {
-    lab.settled();
-    let members = |node: &Daemon| {
-        let fabric: FabricStatus = serde_json::from_str(&ok(&mut node.cli(&["fabric", "--json"]))).unwrap();
-        fabric.members.len()
-    };
-    until("all in the fabric", || lab.nodes.iter().all(|n| members(n) == lab.nodes.len()));
-}
-
-fn status(node: &Daemon) -> GangStatus {
-    serde_json::from_str(&ok(&mut node.cli(&["gang", "--json"]))).unwrap()
-}
-
-/// The control groups of a node's gangs, by gang, with whether each runs.
-fn groups(node: &Daemon) -> BTreeMap<String, bool> {
-    let mut found = BTreeMap::new();
-    let prefix = format!("pando-gang-{}-", node.pid());
-    let own = own_group();
-    for entry in fs::read_dir(own).into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if let Some(number) = name.strip_prefix(&prefix) {
-            let runs = fs::read_to_string(entry.path().join("cpu.idle")).unwrap_or_default().trim() == "0";
-            found.insert(number.to_owned(), runs);
-        }
-    }
-    found
-}
-
-/// The directory of the control group in which this process and the daemons are, of version 1.
-fn own_group() -> PathBuf {
-    let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let own = text.lines().filter_map(|l| l.split_once(':')?.1.split_once(':'));
-    let own = own.filter(|(names, _)| names.split(',').any(|n| n == "cpu")).map(|(_, path)| path.to_owned()).next();
-    Path::new("/sys/fs/cgroup/cpu").join(own.unwrap_or_default().trim_start_matches('/'))
-}
-
-/// Why gangs can't be tried here.
-fn missing() -> Option<String> {
-    let can = fs::OpenOptions::new().write(true).open(own_group().join("cgroup.procs")).is_ok();
-    let switched = own_group().join("cpu.shares").exists() || own_group().join("cpu.idle").exists();
-    (!can || !switched).then(|| "there is no cpu controller of version 1 to look at".into())
-}
-
-/// What runs at both nodes in one moment: looked at twice, for a switch may come in between.
-fn turn(nodes: &[&Daemon]) -> Option<BTreeSet<Vec<(String, bool)>>> {
-    let look = || nodes.iter().map(|n| groups(n).into_iter().collect::<Vec<_>>()).collect::<Vec<_>>();
-    let (one, two) = (look(), look());
-    (one == two).then(|| one.into_iter().collect())
-}
 
 #[test]
 fn all_ranks_of_a_gang_have_their_turns_together() {

@@ -32,22 +32,28 @@ impl Matrix {
             // It stands still, or stops others.
             tries.extend([(used.as_slice(), &none), (&fresh, &none)]);
         }
-        let load = self.load();
-        let found = tries.iter().find_map(|(rows, avoid)| self.best_of(rows, gang, avoid, &load));
+        let (load, busy) = (self.load(), self.business());
+        let found = tries.iter().find_map(|(rows, avoid)| self.best_of(rows, gang, avoid, (&load, &busy)));
         found.ok_or_else(|| (false, self.why_not_now(&gang.shape)))
     }
 
-    /// Of these rows the one with the best place: the fewest nodes, the least that is left over there, the fullest row.
-    fn best_of(&self, rows: &[usize], gang: &Gang, avoid: &Grid, load: &[u32]) -> Option<(usize, Fit)> {
+    /// Of these rows the one with the best place: the idlest nodes, the fewest, the least that is left over there, the fullest row.
+    fn best_of(
+        &self,
+        rows: &[usize],
+        gang: &Gang,
+        avoid: &Grid,
+        (load, busy): (&[u32], &[u32]),
+    ) -> Option<(usize, Fit)> {
         let fits = rows.iter().filter_map(|&row| {
             let mut taken = avoid.clone();
             if let Some(grid) = self.rows.get(row).and_then(|levels| levels.get(&gang.level)) {
                 taken.join(grid);
             }
             let free = &self.layout.all.without(&taken);
-            let room = Room { layout: &self.layout, free, load, packing: self.rules.packing };
+            let room = Room { layout: &self.layout, free, load, busy, packing: self.rules.packing };
             let fit = room.fit(&gang.shape)?;
-            Some(((fit.places.len(), fit.leftover, free.count(), row), fit))
+            Some(((fit.busy, fit.places.len(), fit.leftover, free.count(), row), fit))
         });
         fits.min_by_key(|(key, _)| *key).map(|((.., row), fit)| (row, fit))
     }
@@ -75,9 +81,9 @@ impl Matrix {
                 if let Some(name) = among.iter().find(|_| !among.iter().any(|n| self.layout.node(n).is_some())) {
                     return Err(format!("none of the nodes that it may have is here ({name} for one)"));
                 }
-                let load = vec![0; self.layout.all.0.len() * 64];
-                let free = &self.layout.all;
-                let room = Room { layout: &self.layout, free, load: &load, packing: self.rules.packing };
+                let (load, busy) = (vec![0; self.layout.all.0.len() * 64], vec![0; self.layout.nodes.len()]);
+                let (free, load, busy) = (&self.layout.all, &load[..], &busy[..]);
+                let room = Room { layout: &self.layout, free, load, busy, packing: self.rules.packing };
                 if room.fit(shape).is_none() {
                     return Err(format!("there is no room for {} in {}", words(shape), self.size(among)));
                 }

@@ -13,6 +13,8 @@ pub(crate) struct Room<'a> {
     pub(crate) free: &'a Grid,
     /// By bit: how many jobs of all rows have it.
     pub(crate) load: &'a [u32],
+    /// By node: how busy it is with other things than gangs.
+    pub(crate) busy: &'a [u32],
     pub(crate) packing: Packing,
 }
 
@@ -20,6 +22,8 @@ pub(crate) struct Room<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fit {
     pub(crate) places: Vec<Place>,
+    /// The busiest of its nodes is so busy with other things.
+    pub(crate) busy: u32,
     /// CPUs of its nodes that stay free in this row.
     pub(crate) leftover: u32,
 }
@@ -63,15 +67,36 @@ impl Room<'_> {
                 let nodes = nodes.map_or(usize::MAX, |nodes| nodes as usize);
                 let per_node = per_node.unwrap_or(u32::MAX);
                 let wish = Ranks { ranks: *ranks, cpus: *cpus, nodes, among, per_node };
-                let block = (self.packing == Packing::Buddy).then(|| buddy::block(self, &wish)).flatten();
-                // What fits into no block may fit in parts.
-                block.or_else(|| self.best(&wish))?
+                self.idlest(&wish)?
             }
         };
-        let nodes = places.iter().filter_map(|place| self.layout.node(&place.node));
-        let free: u32 = nodes.map(|node| self.layout.nodes[node].count(self.free)).sum();
+        let nodes: Vec<usize> = places.iter().filter_map(|place| self.layout.node(&place.node)).collect();
+        let busy = nodes.iter().map(|&node| self.busy[node]).max().unwrap_or(0);
+        let free: u32 = nodes.iter().map(|&node| self.layout.nodes[node].count(self.free)).sum();
         let leftover = free - places.iter().map(|place| place.cpus.len() as u32).sum::<u32>();
-        Some(Fit { places, leftover })
+        Some(Fit { places, busy, leftover })
+    }
+
+    /// At nodes that are as idle as can be: those that are busier than it takes are left out.
+    fn idlest(&self, wish: &Ranks) -> Option<Vec<Place>> {
+        let all = self.packed(wish)?;
+        let mut steps: Vec<u32> = self.busy.to_vec();
+        steps.sort_unstable();
+        steps.dedup();
+        steps.pop();
+        let within = |most: u32| {
+            let mut free = self.free.clone();
+            let busier = self.layout.nodes.iter().zip(self.busy).filter(|(_, busy)| **busy > most);
+            busier.for_each(|(node, _)| node.clear(&mut free));
+            Room { free: &free, ..*self }.packed(wish)
+        };
+        steps.into_iter().find_map(within).or(Some(all))
+    }
+
+    fn packed(&self, wish: &Ranks) -> Option<Vec<Place>> {
+        let block = (self.packing == Packing::Buddy).then(|| buddy::block(self, wish)).flatten();
+        // What fits into no block may fit in parts.
+        block.or_else(|| self.best(wish))
     }
 
     /// So many CPUs of a node.

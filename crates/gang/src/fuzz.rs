@@ -38,6 +38,7 @@ fn whatever_is_wished() {
             // Nodes as large as there are, and names that are met again.
             let input = match input {
                 Input::Node { name, cpus } => Input::Node { name: near(name), cpus: cpus % 200 },
+                Input::Busy { name, milli } => Input::Busy { name: near(name), milli: *milli },
                 Input::NodeGone(name) => Input::NodeGone(near(name)),
                 other => other.clone(),
             };

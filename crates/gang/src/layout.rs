@@ -20,6 +20,12 @@ impl Node {
         &grid.0[first..first + usize::from(self.cpus).div_ceil(64)]
     }
 
+    /// None of its CPUs are in that grid any more.
+    pub(crate) fn clear(&self, grid: &mut Grid) {
+        let first = self.word as usize;
+        grid.0[first..first + usize::from(self.cpus).div_ceil(64)].fill(0);
+    }
+
     /// The bit of its CPU.
     pub(crate) fn bit(&self, cpu: u16) -> usize {
         at(self.word, u32::from(cpu))

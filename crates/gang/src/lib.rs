@@ -10,6 +10,8 @@
 //! - *Alternative slots*: it also runs in other rows in which all its CPUs are free.
 //! - *Slot unification*: where all of a row fit into others, they move there and the row is gone.
 //! - *Levels*: a job stands still while one of a higher level, which does not stand still itself, has a CPU of its.
+//! - *Busy nodes*: of places that are as good it gets those where least runs besides gangs.
+//! - *First come, first served*: who finds no room waits in a line ([`Desk`]).
 //! - *What stands still keeps its CPUs in its row*, so that it can always go on. Jobs of other levels, and alternative slots, use them in the
 //!   meantime; rows in which all stand still are not in the table.
 //!
@@ -23,12 +25,19 @@
 //! | `fit`, `buddy` | where in a row |
 //! | `settle` | who stands still; slot unification |
 //! | `draw` | the table of the matrix: alternative slots, whose row is next |
+//! | `desk` | who waits for a place, and who is next |
+//! | `clock` | which slot it is, between the beats of the strobe |
+//! | `tally` | how many slots each has had |
 //! | `view` | what people see |
 #![warn(missing_docs)]
 
 mod buddy;
 mod cells;
 mod choose;
+mod clock;
+mod desk;
+#[cfg(test)]
+mod desk_trial;
 mod draw;
 mod fit;
 #[cfg(test)]
@@ -37,6 +46,7 @@ mod layout;
 mod matrix;
 mod settle;
 mod table;
+mod tally;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -44,7 +54,10 @@ mod trial;
 mod view;
 mod wish;
 
+pub use clock::{Clock, Pace};
+pub use desk::{Desk, SILENT_MS};
 pub use matrix::Matrix;
 pub use table::{MOST_JOBS, MOST_ROWS, Table};
+pub use tally::Tally;
 pub use view::{Line, Seen, Standing};
 pub use wish::{Effect, Gang, Input, Packing, Place, Rules, Shape};

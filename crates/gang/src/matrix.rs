@@ -1,10 +1,13 @@
 //! Jobs and rows, and what changes them.
 
 use crate::cells::{Cells, Grid};
-use crate::layout::Layout;
+use crate::layout::{Layout, Node};
 use crate::table::{MOST_JOBS, MOST_ROWS, Table};
 use crate::wish::{Effect, Gang, Input, Place, Rules, Shape};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Nodes whose other load differs by less than this for each CPU, thousandths of a thread, are as busy as each other: nobody is quite idle.
+const BUSY_STEP: u64 = 250;
 
 /// A job that has its CPUs.
 #[derive(Clone, Debug)]
@@ -32,6 +35,8 @@ pub(crate) type Row = BTreeMap<i32, Grid>;
 pub struct Matrix {
     pub(crate) rules: Rules,
     pub(crate) nodes: BTreeMap<String, u16>,
+    /// What runs there besides, in thousandths of a thread; none: nothing.
+    pub(crate) busy: BTreeMap<String, u32>,
     pub(crate) layout: Layout,
     pub(crate) jobs: BTreeMap<u64, Job>,
     pub(crate) rows: Vec<Row>,
@@ -46,15 +51,32 @@ impl Matrix {
         Matrix { rules: within(rules), ..Matrix::default() }
     }
 
+    /// How busy each node of the layout is without gangs, in steps.
+    pub(crate) fn business(&self) -> Vec<u32> {
+        let of = |node: &Node| {
+            let milli = u64::from(self.busy.get(&node.name).copied().unwrap_or(0));
+            (milli / u64::from(node.cpus.max(1)) / BUSY_STEP).min(u64::from(u32::MAX)) as u32
+        };
+        self.layout.nodes.iter().map(of).collect()
+    }
+
     /// What follows of it. A table is among the effects if it is another one than before.
     pub fn handle(&mut self, input: Input) -> Vec<Effect> {
         let mut effects = Vec::new();
+        if let Input::Busy { name, milli } = input {
+            if self.nodes.contains_key(&name) {
+                self.busy.insert(name, milli);
+            }
+            return effects;
+        }
         // Who is new, and who gets his slot at once.
         let (mut placed, mut urgent) = (None, None);
         match input {
             Input::Rules(rules) => self.rules = within(rules),
             Input::Node { name, cpus } => self.node(name, Some(cpus), &mut effects),
             Input::NodeGone(name) => self.node(name, None, &mut effects),
+            // See above.
+            Input::Busy { .. } => {}
             Input::Arrive(gang) if self.jobs.contains_key(&gang.job) => placed = Some(gang.job),
             Input::Arrive(gang) => match self.arrive(&gang) {
                 Ok(()) => (placed, urgent) = (Some(gang.job), gang.urgent.then_some(gang.job)),
@@ -169,7 +191,10 @@ impl Matrix {
         }
         match cpus {
             Some(cpus) => _ = self.nodes.insert(name, cpus),
-            None => _ = self.nodes.remove(&name),
+            None => {
+                self.busy.remove(&name);
+                self.nodes.remove(&name);
+            }
         }
         self.lay_out();
     }

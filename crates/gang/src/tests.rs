@@ -216,6 +216,34 @@ fn buddies_are_above_each_other() {
 }
 
 #[test]
+fn a_gang_goes_where_least_runs_besides() {
+    for packing in [Packing::BestFit, Packing::Buddy] {
+        let rules = Rules { rows: 2, packing, alternative: false };
+        let mut m = with(rules, &[("a", 2), ("b", 2), ("c", 4)]);
+        let busy =
+            |m: &mut Matrix, name: &str, milli| assert_eq!(m.handle(Input::Busy { name: name.into(), milli }), []);
+        busy(&mut m, "a", 2_000);
+        busy(&mut m, "c", 900);
+        assert_eq!(placed(&mut m, free(1, 2)).1, [at("b", &[0, 1])], "a is as good but for its guests");
+        assert_eq!(placed(&mut m, free(2, 2)).1, [at("c", &[0, 1])], "less than one on four CPUs is nearly nothing");
+        busy(&mut m, "a", 100);
+        busy(&mut m, "c", 4_000);
+        assert_eq!(placed(&mut m, free(3, 1)).1, [at("a", &[0])]);
+        // Where there is no choice it goes there, and rather there than in a row of its own.
+        assert_eq!(placed(&mut m, free(4, 2)), (0, vec![at("c", &[2, 3])]));
+        assert_eq!(placed(&mut m, free(5, 1)).1, [at("a", &[1])]);
+        // In the next row all are free again, but not all are idle.
+        assert_eq!(placed(&mut m, free(6, 4)).1, [at("a", &[0, 1]), at("b", &[0, 1])]);
+        m.handle(Input::NodeGone("c".into()));
+        m.handle(Input::Node { name: "c".into(), cpus: 4 });
+        (1..=6).for_each(|job| _ = m.handle(Input::Ended(job)));
+        // What it said before it went is forgotten.
+        assert_eq!(placed(&mut m, fixed(7, &[("a", 1), ("b", 1)])).0, 0);
+        assert_eq!(placed(&mut m, free(8, 4)).1, [at("c", &[0, 1, 2, 3])]);
+    }
+}
+
+#[test]
 fn rows_that_are_too_many_go_as_their_jobs_end() {
     let mut m = matrix(3, &[("a", 1)]);
     (1..=3).for_each(|job| _ = placed(&mut m, free(job, 1)));

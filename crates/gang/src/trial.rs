@@ -113,6 +113,12 @@ impl World {
                 self.does(Input::Resume(job));
             }
             35 => self.node(),
+            38 if self.one_in(2) => {
+                let (name, milli) = (self.name(), self.chance.random_range(0..9_000));
+                let before = self.matrix.table().clone();
+                assert_eq!(self.matrix.handle(Input::Busy { name, milli }), [], "it moves nobody");
+                assert_eq!(&before, self.matrix.table());
+            }
             36 if self.one_in(3) => {
                 let name = self.name();
                 self.nodes.remove(&name);

@@ -85,6 +85,14 @@ pub enum Input {
     },
     /// A node is here no more.
     NodeGone(String),
+    /// What runs at a node besides gangs, guests and its own work: threads that want to run, in thousandths, as it says itself. Gangs that come go where
+    /// that is least; it moves nobody who is here.
+    Busy {
+        /// Its name.
+        name: String,
+        /// Thousandths of a thread.
+        milli: u32,
+    },
     /// A job wants to run. One that is here already is told its place again.
     Arrive(Gang),
     /// A job runs already, at these CPUs, which another manager gave to it. It gets a row even where that is one too many.

@@ -67,6 +67,8 @@ pub struct Request {
     pub exclusive: Vec<(String, u32)>,
     /// Megabytes that its ranks may have at each node; 0: as the node has it.
     pub memory_mb: u64,
+    /// The quality of service that says above whom it is among gangs.
+    pub quality: Option<String>,
 }
 
 /// Is a job to share CPUs by turns?
@@ -298,6 +300,7 @@ pub(crate) mod tests {
             gang: Turns::No,
             exclusive: Vec::new(),
             memory_mb: 0,
+            quality: None,
         }
     }
 

@@ -64,5 +64,9 @@ fn told(load: &Vector) -> String {
     let cpus = f64::from(load.cpus_milli) / 1000.0;
     let cpus = if cpus == 1.0 { "1 CPU".to_owned() } else { format!("{cpus} CPUs") };
     let runnable = f64::from(load.runnable_milli) / 1000.0;
-    format!("{runnable:.1} runnable on {cpus}, {}, {} MB free", counted(load.guests, "guest"), load.free >> 20)
+    let gangs = match load.reserved_milli {
+        0 => String::new(),
+        milli => format!(" ({} held by gangs)", f64::from(milli) / 1000.0),
+    };
+    format!("{runnable:.1} runnable on {cpus}{gangs}, {}, {} MB free", counted(load.guests, "guest"), load.free >> 20)
 }

@@ -386,7 +386,7 @@ async fn tend(node: Arc<Node>, keeper: Arc<Mutex<Keeper>>) {
             node.prune();
             balancing::miss(&node);
             let guests = node.table().guests();
-            let load = meter.measure(guests, node.balancing.come_and_gone());
+            let load = meter.measure(guests, node.balancing.come_and_gone(), &node.gangs.held());
             node.falling.store(meter.falling(), Ordering::Relaxed);
             Load { standing: standing(&node, &load), ..load }
         });

@@ -6,7 +6,7 @@ use crate::owner::is_pandos;
 use crate::runnable::Runnable;
 use pando_wire::message::{Load, Standing};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Weight of a new figure in the smoothed rate of paging.
@@ -52,9 +52,12 @@ impl Meter {
     }
 
     /// The load now; whom the node takes in is not for this to say. `come` and `gone`: threads, in thousandths, that did so since the last time.
-    pub fn measure(&mut self, guests: u32, (come, gone): (i64, i64)) -> Load {
+    /// `gangs`: CPUs that they hold, and the lists of their processes, which are no other load.
+    pub fn measure(&mut self, guests: u32, (come, gone): (i64, i64), gangs: &(u32, Vec<PathBuf>)) -> Load {
         let cgroup = self.source.cgroup.as_deref();
-        let runnable = cgroup.map_or_else(machine_runnable, cgroup_runnable);
+        let all = cgroup.map_or_else(machine_runnable, cgroup_runnable);
+        let lists = gangs.1.iter().map(|list| fs::read_to_string(list).unwrap_or_default());
+        let runnable = (all - running(&lists.collect::<String>())).max(0.0);
         let now = Instant::now();
         let since = self.counted.replace(now).map_or_else(Default::default, |before| now.duration_since(before));
         self.runnable.count(since, (runnable * 1000.0) as i64, come, gone);
@@ -65,7 +68,7 @@ impl Meter {
         let paging = self.paging(now, faults, stalled_us);
         Load {
             cpus_milli: (self.cpus * 1000.0) as u32,
-            reserved_milli: 0,
+            reserved_milli: gangs.0.saturating_mul(1000).min((self.cpus * 1000.0) as u32),
             speed: self.speed,
             runnable_milli: self.runnable.milli(),
             memory,
@@ -137,7 +140,11 @@ fn is_ours(stat: &Path) -> bool {
 fn cgroup_runnable(dir: &Path) -> f64 {
     let read = |dir: &Path| fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
     let below = fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path()).filter(|p| p.is_dir());
-    let pids = below.fold(read(dir), |pids, below| pids + &read(&below));
+    running(&below.fold(read(dir), |pids, below| pids + &read(&below)))
+}
+
+/// Threads of these processes, one in a line, that run or want to.
+fn running(pids: &str) -> f64 {
     let me = std::process::id().to_string();
     // What Pando itself does is no load that could go elsewhere.
     let running = |stat: &std::path::PathBuf| {
@@ -223,6 +230,26 @@ mod tests {
             neither.paging(now, 9, 9);
         }
         assert_eq!((waits.paging, faults.paging, neither.paging), (WEIGHT * 500.0, WEIGHT * 500.0, 0.0));
+    }
+
+    #[test]
+    fn what_gangs_run_is_no_other_load() {
+        let mut spins = std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let dir = std::env::temp_dir().join(format!("pando-gangs-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let (list, empty) = (dir.join("cgroup.procs"), dir.join("none"));
+        fs::write(&list, format!("{}\n", spins.id())).unwrap();
+        let source = LoadSource { cgroup: Some(dir.clone()), cpus: Some(2.0), ..LoadSource::default() };
+        let load = |gangs: &(u32, Vec<PathBuf>)| {
+            let mut meter = Meter::new(source.clone(), 1000);
+            (0..8).for_each(|_| _ = meter.measure(0, (0, 0), gangs));
+            let load = meter.measure(0, (0, 0), gangs);
+            (load.runnable_milli > 0, load.reserved_milli)
+        };
+        assert_eq!(load(&(0, Vec::new())), (true, 0));
+        assert_eq!(load(&(1, vec![list])), (false, 1000));
+        assert_eq!(load(&(9, vec![empty])), (true, 2000), "no more than there are");
+        drop((spins.kill(), spins.wait(), fs::remove_dir_all(dir)));
     }
 
     #[test]

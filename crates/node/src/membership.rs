@@ -442,6 +442,7 @@ fn node(member: &Member, load: &Load, state: Liveness, heard_ms: Option<u64>, he
         cpus: f64::from(load.cpus_milli) / 1000.0,
         speed: if load.speed == 0 { 1.0 } else { f64::from(load.speed) / 1000.0 },
         runnable: f64::from(load.runnable_milli) / 1000.0,
+        held: f64::from(load.reserved_milli) / 1000.0,
         memory: load.memory,
         free: load.free,
         paging: load.paging,

@@ -94,6 +94,7 @@ fn of_nodes(all: &mut Registry, nodes: &[View]) {
     level("node_cpus", "CPUs that may be used", None, &|n| n.cpus);
     level("node_speed", "Speed of one CPU; 1 is usual", None, &|n| n.speed);
     level("node_runnable", "Threads that want to run, smoothed", None, &|n| n.runnable);
+    level("node_gang_cpus", "CPUs that gangs hold", None, &|n| n.held);
     level("node_memory", "Memory that may be used", Some(Unit::Bytes), &|n| n.memory as f64);
     level("node_free", "Memory that can be had without swapping", Some(Unit::Bytes), &|n| n.free as f64);
     level("node_paging", "Major page faults a second", None, &|n| f64::from(n.paging));

@@ -155,7 +155,7 @@ pub fn decisions(node: &Node, may_see: impl Fn(Option<u32>) -> bool) -> Decision
     };
     let moves = node.balancing.latest().into_iter().filter_map(view).collect();
     let stays = node.balancing.stays().into_iter().filter_map(view).collect();
-    Decisions { node: node.name(), moves, stays }
+    Decisions { node: node.name(), gangs: node.gangs.told(), moves, stays }
 }
 
 #[cfg(test)]
@@ -174,7 +174,7 @@ mod tests {
     fn what_another_node_decided_does_no_harm_to_a_terminal() {
         let odd = "\u{1b}]0;x\u{7}\r".to_owned();
         let d = Decision { home: odd.clone(), pid: 1, text: odd.clone(), age_ms: 0 };
-        let all = Decisions { node: odd, moves: vec![d.clone()], stays: vec![d] };
+        let all = Decisions { node: odd, moves: vec![d.clone()], stays: vec![d], gangs: None };
         let all = told(&serde_json::to_string(&all).unwrap()).unwrap();
         let texts = [&all.node, &all.moves[0].home, &all.moves[0].text, &all.stays[0].home, &all.stays[0].text];
         assert!(texts.iter().all(|t| !t.contains(char::is_control)), "{all:?}");

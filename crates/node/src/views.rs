@@ -192,8 +192,11 @@ pub struct Node {
     /// How fast one of them is; 1.0 is usual.
     #[serde(default)]
     pub speed: f64,
-    /// Runnable threads, smoothed.
+    /// Runnable threads, smoothed; those of gangs are not among them.
     pub runnable: f64,
+    /// Of the CPUs, those that gangs hold.
+    #[serde(default)]
+    pub held: f64,
     /// Bytes of memory.
     pub memory: u64,
     /// Bytes free.
@@ -406,6 +409,9 @@ pub struct Decision {
 pub struct Decisions {
     /// The node.
     pub node: String,
+    /// What gangs have there.
+    #[serde(default)]
+    pub gangs: Option<String>,
     /// Moves, oldest first.
     pub moves: Vec<Decision>,
     /// Of those that run here and stay: why.
@@ -447,8 +453,11 @@ pub struct GangStatus {
     pub quantum_us: u64,
     /// Rows of the matrix in which somebody runs: with one nobody is switched.
     pub rows: u16,
-    /// All of them.
+    /// All that have a place.
     pub gangs: Vec<GangJob>,
+    /// Those that wait for one, the first first.
+    #[serde(default)]
+    pub waiting: Vec<GangJob>,
     /// CPUs of each node for gangs.
     pub cpus: BTreeMap<String, u16>,
 }
@@ -458,8 +467,29 @@ pub struct GangStatus {
 pub struct GangJob {
     /// Its number in the matrix.
     pub number: u64,
+    /// Its job's number, which its head has given it.
+    #[serde(default)]
+    pub job: u64,
+    /// What its user calls it; empty for other users.
+    #[serde(default)]
+    pub name: String,
+    /// Whose it is.
+    #[serde(default)]
+    pub user: String,
     /// The node of its head.
     pub head: String,
+    /// Gangs of lower levels stand still where it has CPUs of theirs.
+    #[serde(default)]
+    pub level: i32,
+    /// `runs` (in its turns), `outranked` (it stands still for one of a higher level), `suspended`, `lost` (it is being ended) or `waits`.
+    #[serde(default)]
+    pub standing: String,
+    /// The slots that it has had, of those that there were since others took turns with it and this node orders.
+    #[serde(default)]
+    pub slots: (u64, u64),
+    /// So long it has waited, milliseconds, if it waits.
+    #[serde(default)]
+    pub waited_ms: u64,
     /// The rows in which it runs: its own first. None: it stands still.
     pub rows: Vec<u16>,
     /// Its nodes, and its CPUs there: 0 is a node's first one for gangs.

@@ -249,11 +249,7 @@ impl Queue {
             (None, _) => {}
         }
         if let Some(name) = &spec.quality {
-            let quality = self.settings.qualities.get(name);
-            let quality = quality.ok_or_else(|| format!("there is no quality of service {name} (--qos)"))?;
-            if !may(&quality.users) {
-                return Err(format!("{user} may not use quality of service {name} (--qos)"));
-            }
+            self.settings.quality_for(user, name)?;
         }
         if let Some(name) = &spec.request.reservation {
             let reservation = self.book.reservations.get(name);

@@ -107,7 +107,22 @@ impl Settings {
         self.partitions.get(named.or(self.default_partition())?)
     }
 
-    pub(crate) fn quality(&self, named: Option<&str>) -> Quality {
+    /// What that user gets who asks for it; the error is for people.
+    ///
+    /// # Errors
+    ///
+    /// There is none of that name, or it is not for him.
+    pub fn quality_for(&self, user: &str, name: &str) -> Result<&Quality, String> {
+        let quality = self.qualities.get(name);
+        let quality = quality.ok_or_else(|| format!("there is no quality of service {name} (--qos)"))?;
+        match quality.users.is_empty() || quality.users.iter().any(|u| u == user) {
+            true => Ok(quality),
+            false => Err(format!("{user} may not use quality of service {name} (--qos)")),
+        }
+    }
+
+    /// That one, or the one of those who name none.
+    pub fn quality(&self, named: Option<&str>) -> Quality {
         named.and_then(|n| self.qualities.get(n)).or(self.qualities.get("normal")).cloned().unwrap_or_default()
     }
 }

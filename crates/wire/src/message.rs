@@ -61,11 +61,11 @@ pub enum Standing {
 pub struct Load {
     /// CPUs that may be used, in thousandths.
     pub cpus_milli: u32,
-    /// Of these, held for gangs.
+    /// Of these, held by gangs.
     pub reserved_milli: u32,
     /// How fast one of them is, 1000 being usual; 0 where nobody measured.
     pub speed: u32,
-    /// Runnable threads, smoothed, in thousandths.
+    /// Runnable threads that are no gang's, smoothed, in thousandths.
     pub runnable_milli: u32,
     /// Bytes of memory.
     pub memory: u64,

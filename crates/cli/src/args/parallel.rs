@@ -102,6 +102,9 @@ pub struct ParallelOptions {
     /// Ranks have CPUs that other gangs may have, too: the whole job runs at once in its turns, on all nodes (`pando gang` shows them).
     #[arg(long, conflicts_with_all = ["oversubscribe"], help_heading = WHERE)]
     pub gang: bool,
+    /// The quality of service, as `pando submit` has it: of gangs, those of a lower level stand still where it has CPUs of theirs.
+    #[arg(short, long, value_name = "NAME", help_heading = WHERE)]
+    pub qos: Option<String>,
     /// The directory where ranks begin.
     #[arg(short = 'D', long, value_name = "DIR", help_heading = GIVEN)]
     pub chdir: Option<PathBuf>,

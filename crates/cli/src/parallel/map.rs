@@ -159,6 +159,7 @@ fn request(options: &MapOptions, command: &[OsString]) -> Result<(Request, progr
         gang: Turns::No,
         exclusive: Vec::new(),
         memory_mb: 0,
+        quality: None,
         pool: true,
         mpi: Mpi::None,
         files: sources.files(),

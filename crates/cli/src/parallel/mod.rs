@@ -228,6 +228,7 @@ fn request(options: &RunOptions) -> Result<(Request, Sources), String> {
         gang: turns(p),
         exclusive: p.exclusive.as_ref().map(|_| step::exclusive()).transpose()?.unwrap_or_default(),
         memory_mb: p.mem.unwrap_or(0),
+        quality: quality(p),
         mpi: program::mpi(p.mpi.unwrap_or_default(), &options.command[0], &directory),
         files: sources.files(),
         needs: sources.needs.clone(),
@@ -242,6 +243,11 @@ fn turns(p: &crate::args::ParallelOptions) -> Turns {
         false if std::env::var_os("PANDO_GANG").is_some_and(|yes| yes == "1") && !p.oversubscribe => Turns::IfItFits,
         false => Turns::No,
     }
+}
+
+/// A step's is its batch job's.
+fn quality(p: &crate::args::ParallelOptions) -> Option<String> {
+    p.qos.clone().or_else(|| std::env::var("PANDO_QOS").ok().filter(|name| !name.is_empty()))
 }
 
 /// A job's name has its limits, a program's has others.

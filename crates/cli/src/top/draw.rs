@@ -17,6 +17,8 @@ const BAR: u16 = 5;
 const WIDE: u16 = 110;
 /// A bar reaches the top when each CPU has so many threads, unless some node has more.
 const FULL: f64 = 2.0;
+/// What gangs hold.
+const GANGS: &str = "▒";
 /// Eighths of a character, from below.
 const EIGHTHS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 
@@ -67,10 +69,19 @@ fn foot_text(state: &State, wide: bool) -> String {
     }
 }
 
-/// Threads that want to run for each CPU of usual speed: MOSIX's mon shows the same.
+/// Threads that want to run for each CPU of usual speed, as MOSIX's mon shows it, and CPUs that gangs hold: a gang keeps each of its CPUs busy, or wants to.
 fn height(n: &Node) -> f64 {
+    of_each(n, n.runnable + n.held)
+}
+
+/// The gangs' part of it, which is below.
+fn of_gangs(n: &Node) -> f64 {
+    of_each(n, n.held)
+}
+
+fn of_each(n: &Node, wanted: f64) -> f64 {
     let power = n.cpus * if n.speed > 0.0 { n.speed } else { 1.0 };
-    if n.state == Liveness::Down || power <= 0.0 { 0.0 } else { n.runnable / power }
+    if n.state == Liveness::Down || power <= 0.0 { 0.0 } else { wanted / power }
 }
 
 fn colour(state: &State, n: &Node) -> Style {
@@ -88,7 +99,7 @@ fn colour(state: &State, n: &Node) -> Style {
 
 /// One bar for each node, its load below its name. Where they do not all fit, those that do not are counted.
 fn draw_bars(frame: &mut Frame, state: &State, area: Rect) {
-    let block = Block::default().borders(Borders::TOP).title(" load of each CPU, by node ");
+    let block = Block::default().borders(Borders::TOP).title(" load of each CPU, by node (▒: held by gangs) ");
     let inner = block.inner(area);
     frame.render_widget(block, area);
     let room = usize::from(inner.width / BAR).max(1);
@@ -98,8 +109,11 @@ fn draw_bars(frame: &mut Frame, state: &State, area: Rect) {
     let mut lines: Vec<Line> = Vec::new();
     for row in (0..rows).rev() {
         let cell = |n: &Node| {
-            let eighths = height(n) / top * f64::from(rows) * 8.0 - f64::from(row) * 8.0;
-            let part = EIGHTHS[eighths.clamp(0.0, 8.0) as usize];
+            let eighths = |of: f64| of / top * f64::from(rows) * 8.0 - f64::from(row) * 8.0;
+            let part = match eighths(of_gangs(n)) >= 4.0 {
+                true => GANGS,
+                false => EIGHTHS[eighths(height(n)).clamp(0.0, 8.0) as usize],
+            };
             Span::styled(format!("{} ", part.repeat(usize::from(BAR) - 1)), colour(state, n))
         };
         lines.push(Line::from(nodes.iter().map(cell).collect::<Vec<_>>()));
@@ -197,6 +211,7 @@ mod tests {
             cpus: 2.0,
             speed: 1.0,
             runnable,
+            held: 0.0,
             memory: 4 << 30,
             free: 1 << 30,
             paging: 0,
@@ -248,6 +263,13 @@ mod tests {
         let filled = |column: usize| lines[2..9].iter().filter(|l| l.chars().nth(column) == Some('█')).count();
         assert_eq!((filled(0), filled(10)), (7, 0), "{lines:#?}");
         assert!((3..=4).contains(&filled(5)), "{lines:#?}");
+        let mut state = state(Screen::Mon);
+        (state.nodes[0].runnable, state.nodes[0].held) = (2.0, 2.0);
+        let lines = screen(&state, 90, 12);
+        let of = |symbol| lines[2..9].iter().filter(|l| l.starts_with(symbol)).count();
+        assert!(lines[9].starts_with("2.0 ") && of(GANGS) + of("█") == 7, "{lines:#?}");
+        assert!((3..=4).contains(&of(GANGS)) && lines[8].starts_with(GANGS), "{lines:#?}");
+        assert!(lines[0].contains("4.0 want to run on 4.0 CPUs (2.0 held by gangs)"), "{lines:#?}");
     }
 
     #[test]

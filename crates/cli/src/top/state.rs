@@ -129,8 +129,10 @@ impl State {
         }
         let giga = |bytes: u64| bytes as f64 / f64::from(1 << 30);
         let guests: u32 = up().map(|n| n.guests).sum();
+        let held = up().map(|n| n.held).sum::<f64>();
+        let gangs = if held > 0.0 { format!(" ({held:.1} held by gangs)") } else { String::new() };
         text + &format!(
-            "; {runnable:.1} want to run on {cpus:.1} CPUs; {:.1}G of {:.1}G free; {guests} guests",
+            "; {runnable:.1} want to run on {cpus:.1} CPUs{gangs}; {:.1}G of {:.1}G free; {guests} guests",
             giga(free),
             giga(memory)
         )

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test program uses its part of it")]
 
 pub mod fake;
+pub mod gangs;
 pub mod group;
 
 pub mod naive;

@@ -20,6 +20,7 @@ pub fn asked(spec: &Spec) -> Vec<(&'static str, String)> {
     let mut all = Vec::new();
     all.extend(request.ranks_per_node.map(|n| ("SLURM_NTASKS_PER_NODE", n.to_string())));
     all.extend((request.memory_per_cpu > 0).then(|| ("SLURM_MEM_PER_CPU", request.memory_per_cpu.to_string())));
+    all.extend(spec.quality.clone().map(|name| ("PANDO_QOS", name)));
     all
 }
 

@@ -1,11 +1,13 @@
 //! The head of a gang has its place in the matrix as long as it runs; whoever orders next is told of it again.
 
-use super::ask::{self, Ask};
+use super::ask::{self, About, Ask};
 use super::lock;
 use super::office::manager;
 use crate::daemon::Node;
 use crate::fabric;
+use crate::queue::ask::Ask as Question;
 use crate::queue::errand::{Errand, send};
+use crate::queue::office::passed_on;
 use crate::views::Liveness;
 use pando_gang::{Gang, Place, Shape};
 use pando_launch::{Request, Share};
@@ -31,6 +33,7 @@ pub struct Leases {
 #[derive(Clone)]
 struct Held {
     gang: Gang,
+    about: About,
     places: Vec<Place>,
     by: By,
 }
@@ -49,10 +52,14 @@ fn known(node: &Node) -> Option<By> {
     Some(By { manager, lives: (life, fabric::life_of(node)?) })
 }
 
-/// A place in the matrix, given back when this is dropped.
+/// A place in the matrix, or before it in the line; given back when this is dropped.
 pub struct Lease {
     node: Arc<Node>,
     number: u64,
+    about: About,
+    level: i32,
+    urgent: bool,
+    since: Instant,
     places: Vec<Place>,
 }
 
@@ -70,6 +77,11 @@ impl Drop for Lease {
 }
 
 impl Lease {
+    /// Its job's number.
+    pub fn job(&self) -> u64 {
+        self.about.job
+    }
+
     /// What the user wants, with the nodes that the matrix has chosen.
     pub fn placed(&self, request: &Request) -> Request {
         let each = request.cpus.unwrap_or(1).max(1);
@@ -139,42 +151,67 @@ async fn orders(node: &Arc<Node>) -> Result<By, String> {
 /// What came of a wish.
 pub enum Came {
     /// It has its place.
-    Placed(Lease),
+    Placed,
     /// There is none now, or nobody can say, and why.
     NotNow(String),
     /// There won't be one, and why.
     Never(String),
 }
 
-/// A place for what the user wants, at none of `without`.
-pub async fn place(node: &Arc<Node>, request: &Request, without: &[String]) -> Came {
-    if request.pool {
-        return Came::Never("tasks of a pool do not take turns: leave --gang out".into());
+/// Above whom are gangs of this quality of service (`[queue.rules.qualities]`)? The node that keeps the queue knows, and who may use it.
+///
+/// # Errors
+///
+/// There is no such quality, it is not for this user, or nobody can say.
+pub async fn level(node: &Arc<Node>, user: &str, quality: Option<&str>) -> Result<i32, String> {
+    let Some(quality) = quality else {
+        return Ok(node.config.queue.rules.quality(None).level.into());
+    };
+    let question = serde_json::to_vec(&Question::Level(quality.to_owned())).map_err(|e| e.to_string())?;
+    let answer = passed_on(node, user, question).await?;
+    let level: u8 = serde_json::from_slice(&answer).map_err(|e| format!("the queue says what makes no sense: {e}"))?;
+    Ok(level.into())
+}
+
+impl Lease {
+    /// For a gang of that level that has no place yet. `urgent`: somebody sits before it and waits.
+    pub fn wanted(node: &Arc<Node>, about: About, level: i32, urgent: bool) -> Lease {
+        let mut bytes = [0; 8];
+        pando_wire::token::random(&mut bytes);
+        let (node, number, places) = (node.clone(), u64::from_le_bytes(bytes), Vec::new());
+        Lease { node, number, about, level, urgent, since: Instant::now(), places }
     }
-    let shape = match shape(node, request, without) {
-        Ok(shape) => shape,
-        Err(why) => return Came::Never(why),
-    };
-    let by = match orders(node).await {
-        Ok(by) => by,
-        Err(why) => return Came::NotNow(why),
-    };
-    let mut bytes = [0; 8];
-    pando_wire::token::random(&mut bytes);
-    let number = u64::from_le_bytes(bytes);
-    let gang = Gang { job: number, shape, urgent: true, level: 0 };
-    // From here on it is given back, whatever comes: even an answer that was not heard may have given a place.
-    let mut lease = Lease { node: node.clone(), number, places: Vec::new() };
-    match say(node, &by.manager, &Ask::Arrive(gang.clone())).await.map(|said| serde_json::from_slice(&said)) {
-        Ok(Ok(ask::Came::Placed(placed))) => {
-            lease.places.clone_from(&placed.places);
-            lock(&node.gangs.leases).all.insert(number, Held { gang, places: placed.places, by });
-            Came::Placed(lease)
+
+    /// Asks for a place for what the user wants, at none of `without`. Who gets none now is in the line, if he goes on asking.
+    pub async fn ask(&mut self, request: &Request, without: &[String]) -> Came {
+        let node = self.node.clone();
+        if request.pool {
+            return Came::Never("tasks of a pool do not take turns: leave --gang out".into());
         }
-        Ok(Ok(ask::Came::Full(why))) => Came::NotNow(why),
-        Ok(Ok(ask::Came::Never(why))) => Came::Never(why),
-        Ok(Err(e)) => Came::NotNow(format!("node {} says what makes no sense: {e}", by.manager)),
-        Err(why) => Came::NotNow(why),
+        let shape = match shape(&node, request, without) {
+            Ok(shape) => shape,
+            Err(why) => return Came::Never(why),
+        };
+        let by = match orders(&node).await {
+            Ok(by) => by,
+            Err(why) => return Came::NotNow(why),
+        };
+        let gang = Gang { job: self.number, shape, urgent: self.urgent, level: self.level };
+        let waited_ms = self.since.elapsed().as_millis() as u64;
+        // Even an answer that is not heard may give a place: it is given back with this.
+        let ask = Ask::Arrive(gang.clone(), self.about.clone(), waited_ms);
+        match say(&node, &by.manager, &ask).await.map(|said| serde_json::from_slice(&said)) {
+            Ok(Ok(ask::Came::Placed(placed))) => {
+                self.places.clone_from(&placed.places);
+                let held = Held { gang, about: self.about.clone(), places: placed.places, by };
+                lock(&node.gangs.leases).all.insert(self.number, held);
+                Came::Placed
+            }
+            Ok(Ok(ask::Came::Full(why))) => Came::NotNow(why),
+            Ok(Ok(ask::Came::Never(why))) => Came::Never(why),
+            Ok(Err(e)) => Came::NotNow(format!("node {} says what makes no sense: {e}", by.manager)),
+            Err(why) => Came::NotNow(why),
+        }
     }
 }
 
@@ -206,7 +243,7 @@ pub async fn look(node: &Arc<Node>) {
             continue;
         }
         // It has its CPUs, whoever orders.
-        match say(node, &by.manager, &Ask::Adopt(held.gang, held.places)).await {
+        match say(node, &by.manager, &Ask::Adopt(held.gang, held.about, held.places)).await {
             Ok(_) => {
                 if let Some(held) = lock(&node.gangs.leases).all.get_mut(&number) {
                     held.by = by.clone();

@@ -1,7 +1,7 @@
 //! The node that orders keeps the matrix: who has which CPUs in which row. It is nobody's state but the heads': a new node that orders is told by
 //! them who has what.
 
-use super::ask::{Ask, Came, Placed};
+use super::ask::{About, Ask, Came, Placed};
 use super::seats::Published;
 use super::{TABLE, lock};
 use crate::daemon::Node;
@@ -14,12 +14,17 @@ use crate::views::{self, GangStatus, Liveness};
 use axum::Json;
 use axum::extract::State;
 use axum::extract::connect_info::ConnectInfo;
-use pando_gang::{Effect, Gang, Input, Matrix, Place, Table};
-use std::collections::{BTreeMap, VecDeque};
+use pando_gang::{Desk, Effect, Gang, Input, Matrix, Pace, Place, Standing, Table, Tally};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Gangs at a time: their table goes to all nodes with one message.
 pub const MOST: usize = 500;
+/// And those that wait.
+const MOST_WAITING: usize = 2000;
+/// Who takes over from another node that ordered is told for so long who has what and who waits, milliseconds: heads ask each 300.
+const LEARNS_MS: u64 = 1_500;
 /// So many that have ended are remembered.
 const REMEMBERED: usize = 2000;
 /// Bytes of an errand.
@@ -35,9 +40,15 @@ const SHORTEST_US: u64 = 100;
 pub struct Office {
     /// Which life of this node it belongs to.
     life: (u64, u64),
-    matrix: Matrix,
-    /// Of each gang.
+    /// Its clock.
+    begun: Instant,
+    desk: Desk,
+    /// Of each gang, those that wait among them.
     heads: BTreeMap<u64, Head>,
+    tally: Tally,
+    /// The last beat before the table came, and what was told with it.
+    after: u64,
+    pace: Pace,
     /// These have ended: what was said of them before may come later.
     over: VecDeque<u64>,
 }
@@ -47,6 +58,8 @@ struct Head {
     node: String,
     life: Option<u64>,
     gang: Gang,
+    about: About,
+    /// None: it waits.
     places: Vec<Place>,
     /// The matrix has taken some of them away, for their node was away.
     lost: bool,
@@ -65,8 +78,7 @@ pub fn look(node: &Arc<Node>) {
         return;
     };
     if office.as_ref().is_none_or(|o| o.life != life) {
-        let matrix = Matrix::new(node.config.gang.rules);
-        *office = Some(Office { life, matrix, heads: BTreeMap::new(), over: VecDeque::new() });
+        *office = Some(Office::new(node, life));
     }
     if let Some(office) = office.as_mut() {
         office.look(node);
@@ -80,13 +92,32 @@ fn cpus(node: &views::Node) -> u16 {
 }
 
 impl Office {
+    fn new(node: &Arc<Node>, life: (u64, u64)) -> Office {
+        // Where there are gangs already another one has ordered until now.
+        let learns_ms = if lock(&node.gangs.seats).knows_of_any() { LEARNS_MS } else { 0 };
+        Office {
+            life,
+            begun: Instant::now(),
+            desk: Desk::new(Matrix::new(node.config.gang.rules), learns_ms),
+            heads: BTreeMap::new(),
+            tally: Tally::default(),
+            after: fabric::last_beat(node),
+            pace: pace(node),
+            over: VecDeque::new(),
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.begun.elapsed().as_millis() as u64
+    }
+
     fn look(&mut self, node: &Arc<Node>) {
         let members = fabric::members(node);
         let here = |n: &views::Node| n.state != Liveness::Down && members.contains_key(&n.name);
-        let all: BTreeMap<String, u16> =
-            node.cluster.nodes().into_iter().filter(here).map(|n| (n.name.clone(), cpus(&n))).collect();
-        let gone: Vec<String> = self.matrix.nodes().keys().filter(|n| !all.contains_key(*n)).cloned().collect();
-        let known = self.matrix.nodes().clone();
+        let there: Vec<views::Node> = node.cluster.nodes().into_iter().filter(here).collect();
+        let all: BTreeMap<String, u16> = there.iter().map(|n| (n.name.clone(), cpus(n))).collect();
+        let known = self.desk.matrix().nodes().clone();
+        let gone: Vec<String> = known.keys().filter(|n| !all.contains_key(*n)).cloned().collect();
         let mut inputs: Vec<Input> = gone.into_iter().map(Input::NodeGone).collect();
         let new = all.into_iter().filter(|(name, cpus)| known.get(name) != Some(cpus));
         inputs.extend(new.map(|(name, cpus)| Input::Node { name, cpus }));
@@ -96,14 +127,20 @@ impl Office {
                 Some(fabric::variable(node, name)).filter(|v| *v != 0).inspect(|v| fabric::store(node, name, *v));
             }
         }
+        let busy = |n: views::Node| Input::Busy { name: n.name, milli: (n.runnable * 1000.0) as u32 };
+        inputs.extend(there.into_iter().map(busy));
         // Whose head is gone is ended by its nodes.
         let lives = |head: &mut Head| {
             let now = members.get(&head.node).copied();
             now.is_some() && *head.life.get_or_insert(now.unwrap_or(0)) == now.unwrap_or(0)
         };
+        // Who waits and is silent has gone, too.
+        let now_ms = self.now_ms();
+        self.desk.expire(now_ms);
+        let line: BTreeSet<u64> = self.desk.line(now_ms).map(|(number, _)| number).collect();
         let mut headless = Vec::new();
         for (number, head) in &mut self.heads {
-            if !lives(head) {
+            if !lives(head) || head.places.is_empty() && !line.contains(number) {
                 headless.push(*number);
             }
         }
@@ -113,7 +150,8 @@ impl Office {
             self.handle(node, input);
         }
         // Who was away for a moment has not ended what runs there.
-        let whole = |head: &Head| head.places.iter().all(|p| self.matrix.nodes().contains_key(&p.node));
+        let here = self.desk.matrix().nodes();
+        let whole = |head: &Head| head.places.iter().all(|p| here.contains_key(&p.node));
         let back = self.heads.values().filter(|head| head.lost && whole(head));
         let back: Vec<(Gang, Vec<Place>)> = back.map(|head| (head.gang.clone(), head.places.clone())).collect();
         for (gang, places) in back {
@@ -128,13 +166,20 @@ impl Office {
 
     /// Tells the matrix, and all nodes what follows. Gives what it says of this job.
     fn handle(&mut self, node: &Arc<Node>, input: Input) -> Option<Came> {
+        let before = self.desk.matrix().table().clone();
+        let effects = self.desk.handle(input);
+        self.heed(node, &before, effects)
+    }
+
+    /// What is said of this job.
+    fn heed(&mut self, node: &Arc<Node>, before: &Table, effects: Vec<Effect>) -> Option<Came> {
         let mut said = None;
-        for effect in self.matrix.handle(input) {
+        for effect in effects {
             match effect {
                 Effect::Placed { row, places, .. } => said = Some(Came::Placed(Placed { row, places })),
                 Effect::Refused { why, ever: false, .. } => said = Some(Came::Full(why)),
                 Effect::Refused { why, .. } => said = Some(Came::Never(why)),
-                Effect::Table(table) => self.publish(node, table),
+                Effect::Table(table) => self.publish(node, before, table),
                 // Its head ends it, unless the node is soon back.
                 Effect::Lost { job, node } => {
                     tracing::info!("gangs: gang {job:x} has lost node {node}");
@@ -147,9 +192,11 @@ impl Office {
         said
     }
 
-    fn publish(&mut self, node: &Arc<Node>, table: Table) {
+    fn publish(&mut self, node: &Arc<Node>, before: &Table, table: Table) {
         let after = fabric::last_beat(node);
-        let bytes = match (Published { table, after }).in_one_message() {
+        self.tally.passed(before, after.saturating_sub(self.after).saturating_mul(self.pace.turns));
+        (self.after, self.pace) = (after, pace(node));
+        let bytes = match (Published { table, after, pace: self.pace }).in_one_message() {
             Ok(bytes) => bytes,
             Err(e) => return tracing::error!("gangs: a table that can't be sent: {e}"),
         };
@@ -159,15 +206,20 @@ impl Office {
         self.set_pace(node);
     }
 
-    /// The strobe beats once for each turn while somebody takes turns, and as before when nobody does.
+    /// The strobe beats for each turn, or for several short ones, while somebody takes turns, and as before when nobody does.
     fn set_pace(&mut self, node: &Arc<Node>) {
         let period = fabric::period(node);
-        let wanted = match self.matrix.table().rows > 1 {
+        let wanted = match self.desk.matrix().table().rows > 1 {
             true => {
                 if fabric::variable(node, BEFORE) == 0 {
                     fabric::store(node, BEFORE, period + 1);
                 }
-                quantum_us(node)
+                if self.pace != pace(node) {
+                    let table = self.desk.matrix().table().clone();
+                    // It comes here again, with the pace that is told now.
+                    return self.publish(node, &table.clone(), table);
+                }
+                self.pace.period_us() as i64
             }
             // Who ordered when they began may be gone.
             false => match fabric::variable(node, BEFORE) {
@@ -184,21 +236,53 @@ impl Office {
     }
 
     fn status(&self, node: &Node) -> GangStatus {
-        let table = self.matrix.table();
-        let line = |seen: pando_gang::Seen<'_>| views::GangJob {
-            number: seen.job,
-            head: self.heads.get(&seen.job).map_or_else(String::new, |head| head.node.clone()),
-            rows: seen.rows.to_vec(),
-            nodes: seen.places.iter().map(|p| (p.node.clone(), p.cpus.clone())).collect(),
+        let matrix = self.desk.matrix();
+        let (table, mut tally) = (matrix.table(), self.tally.clone());
+        let beats = fabric::last_beat(node).saturating_sub(self.after);
+        tally.passed(table, beats.saturating_mul(self.pace.turns));
+        let line = |seen: pando_gang::Seen<'_>| {
+            let head = self.heads.get(&seen.job);
+            views::GangJob {
+                rows: seen.rows.to_vec(),
+                nodes: seen.places.iter().map(|p| (p.node.clone(), p.cpus.clone())).collect(),
+                level: seen.level,
+                standing: standing(seen.standing).into(),
+                slots: tally.of(seen.job),
+                ..head.map(|head| of_head(seen.job, head)).unwrap_or_default()
+            }
+        };
+        let waits = |(number, waited_ms): (u64, u64)| {
+            let head = self.heads.get(&number)?;
+            Some(views::GangJob { standing: "waits".into(), waited_ms, ..of_head(number, head) })
         };
         GangStatus {
             manager: node.name(),
             quantum_us: quantum_us(node) as u64,
             rows: table.rows,
-            gangs: self.matrix.jobs().map(line).collect(),
-            cpus: self.matrix.nodes().clone(),
+            gangs: matrix.jobs().map(line).collect(),
+            waiting: self.desk.line(self.now_ms()).filter_map(waits).collect(),
+            cpus: matrix.nodes().clone(),
         }
     }
+}
+
+fn of_head(number: u64, head: &Head) -> views::GangJob {
+    let About { job, name, user } = head.about.clone();
+    views::GangJob { number, job, name, user, head: head.node.clone(), level: head.gang.level, ..Default::default() }
+}
+
+fn standing(of: Standing) -> &'static str {
+    match of {
+        Standing::Runs => "runs",
+        Standing::Suspended => "suspended",
+        Standing::Outranked => "outranked",
+        Standing::Lost => "lost",
+    }
+}
+
+/// As it is to be told to all.
+fn pace(node: &Node) -> Pace {
+    Pace::of(u64::try_from(quantum_us(node)).unwrap_or(1))
 }
 
 /// The length of a turn.
@@ -217,8 +301,14 @@ pub fn answer(node: &Arc<Node>, peer: &str, text: &[u8]) -> Result<Vec<u8>, Stri
     let mut office = lock(&node.gangs.office);
     let office = office.as_mut().ok_or_else(|| format!("node {} does not order in the fabric", node.name()))?;
     let said = match ask {
-        Ask::Arrive(gang) => office.arrive(node, peer, gang, None).map(|p| serde_json::to_vec(&p))?,
-        Ask::Adopt(gang, places) => office.arrive(node, peer, gang, Some(places)).map(|p| serde_json::to_vec(&p))?,
+        Ask::Arrive(gang, about, waited_ms) => {
+            about.check()?;
+            serde_json::to_vec(&office.arrive(node, peer, gang, about, waited_ms)?)
+        }
+        Ask::Adopt(gang, about, places) => {
+            about.check()?;
+            serde_json::to_vec(&office.adopt(node, peer, gang, about, places)?)
+        }
         Ask::Ended(number) => {
             // Only its head can say that.
             match office.heads.get(&number).map(|head| head.node == peer) {
@@ -235,31 +325,72 @@ pub fn answer(node: &Arc<Node>, peer: &str, text: &[u8]) -> Result<Vec<u8>, Stri
 }
 
 impl Office {
-    fn arrive(&mut self, node: &Arc<Node>, head: &str, gang: Gang, held: Option<Vec<Place>>) -> Result<Came, String> {
-        let number = gang.job;
-        match self.heads.get(&number) {
-            _ if self.over.contains(&number) => return Ok(Came::Never("it has ended".into())),
-            Some(other) if other.node != head => return Ok(Came::Never("another gang has that number".into())),
-            None if self.heads.len() >= MOST => {
-                return Ok(Came::Full(format!("there are {MOST} gangs, and no more can be")));
-            }
-            _ => {}
+    fn arrive(
+        &mut self,
+        node: &Arc<Node>,
+        head: &str,
+        gang: Gang,
+        about: About,
+        waited_ms: u64,
+    ) -> Result<Came, String> {
+        if let Some(no) = self.refuses(head, gang.job) {
+            return Ok(no);
         }
+        let number = self.comes(node, head, &gang, about);
+        let before = self.desk.matrix().table().clone();
+        let effects = self.desk.ask(gang, waited_ms, self.now_ms());
+        let said = self.heed(node, &before, effects).ok_or("the matrix says nothing")?;
+        Ok(self.noted(number, said))
+    }
+
+    fn adopt(
+        &mut self,
+        node: &Arc<Node>,
+        head: &str,
+        gang: Gang,
+        about: About,
+        places: Vec<Place>,
+    ) -> Result<Came, String> {
+        if let Some(no) = self.refuses(head, gang.job) {
+            return Ok(no);
+        }
+        let number = self.comes(node, head, &gang, about);
+        let said = self.handle(node, Input::Adopt(gang, places)).ok_or("the matrix says nothing")?;
+        Ok(self.noted(number, said))
+    }
+
+    fn refuses(&self, head: &str, number: u64) -> Option<Came> {
+        let waiting = self.desk.line(0).count();
+        match self.heads.get(&number) {
+            _ if self.over.contains(&number) => Some(Came::Never("it has ended".into())),
+            Some(other) if other.node != head => Some(Came::Never("another gang has that number".into())),
+            None if self.heads.len() - waiting.min(self.heads.len()) >= MOST => {
+                Some(Came::Full(format!("there are {MOST} gangs, and no more can be")))
+            }
+            None if waiting >= MOST_WAITING => Some(Came::Full(format!("{MOST_WAITING} gangs wait already"))),
+            _ => None,
+        }
+    }
+
+    /// It is known from now on, without a place.
+    fn comes(&mut self, node: &Arc<Node>, head: &str, gang: &Gang, about: About) -> u64 {
         // Who has just come may not have been seen yet.
         self.look(node);
         let life = fabric::members(node).get(head).copied();
-        let (node_of_head, places) = (head.to_owned(), Vec::new());
-        self.heads.insert(number, Head { node: node_of_head, life, gang: gang.clone(), places, lost: false });
-        let input = match held {
-            Some(places) => Input::Adopt(gang, places),
-            None => Input::Arrive(gang),
-        };
-        let said = self.handle(node, input).ok_or("the matrix says nothing")?;
+        let (node, gang, places) = (head.to_owned(), gang.clone(), Vec::new());
+        let number = gang.job;
+        self.heads.insert(number, Head { node, life, gang, about, places, lost: false });
+        number
+    }
+
+    /// What came of it. Who waits is known as long as he does.
+    fn noted(&mut self, number: u64, said: Came) -> Came {
         match (&said, self.heads.get_mut(&number)) {
             (Came::Placed(placed), Some(head)) => head.places.clone_from(&placed.places),
+            _ if self.desk.waits(number) => {}
             _ => _ = self.heads.remove(&number),
         }
-        Ok(said)
+        said
     }
 
     fn ended(&mut self, node: &Arc<Node>, number: u64) {
@@ -277,11 +408,20 @@ impl Office {
 }
 
 /// `GET /v1/gangs`.
-pub async fn show(State(node): State<Arc<Node>>) -> Result<Json<GangStatus>, Refused> {
+pub async fn show(
+    State(node): State<Arc<Node>>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+) -> Result<Json<GangStatus>, Refused> {
     let (manager, _) = manager(&node).ok_or_else(|| Refused::Conflict("this node is not in the fabric yet".into()))?;
     let text = serde_json::to_vec(&Ask::Show).map_err(|e| Refused::Conflict(e.to_string()))?;
     let answer = send(&node, &manager, &Errand::Gang(text)).await.map_err(|f| Refused::Conflict(f.why))?;
-    serde_json::from_slice(&answer).map(Json).map_err(|e| Refused::Conflict(format!("node {manager}: {e}")))
+    let status = serde_json::from_slice(&answer).map_err(|e| Refused::Conflict(format!("node {manager}: {e}")));
+    let mut status: GangStatus = status?;
+    // Other users' names of their jobs are not shown.
+    let name = sys::user_name(caller.uid);
+    let all = status.gangs.iter_mut().chain(&mut status.waiting);
+    all.filter(|gang| caller.uid != 0 && gang.user != name).for_each(|gang| gang.name.clear());
+    Ok(Json(status))
 }
 
 /// `POST /v1/gangs`: another length of turns.

@@ -1,12 +1,12 @@
 //! The gangs of this node: each has a control group, which runs while it is its turn and else only where nobody else wants to.
 
-use super::nudge::Nudges;
+use super::precedence::Precedence;
 use crate::daemon::Node;
-use pando_gang::Table;
+use pando_gang::{Clock, Pace, Table};
 use pando_kernel::affinity;
 use pando_kernel::turns::Turns;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,9 @@ pub struct Published {
     pub table: Table,
     /// The number of the last beat that was sent before: with the next one the table's first row has its turn.
     pub after: u64,
+    /// How long turns are, and how many there are from one beat to the next.
+    #[serde(default)]
+    pub pace: Pace,
 }
 
 /// Without a beat for longer, and for three of them, this node is cut off from who orders.
@@ -41,39 +44,53 @@ impl Published {
 pub struct Seats {
     all: BTreeMap<u64, Seat>,
     table: Table,
-    /// It counts from the beat after this one.
-    after: u64,
+    clock: Clock,
+    /// From when on the clock counts.
+    begun: Option<Instant>,
     /// The one that comes with the next beat.
     next: Option<Published>,
-    /// The last beat's number, and when it came; and the time from one to the next.
-    beat: u64,
+    /// When the last beat came, and the time from one to the next.
     heard: Option<Instant>,
     period: Duration,
     /// Nothing is heard of who orders: all run until it is.
     alone: bool,
-    nudges: Nudges,
+    precedence: Precedence,
 }
 
 struct Seat {
     turns: Turns,
+    /// As the matrix counts them.
+    cpus: Vec<u16>,
     runs: bool,
+    /// It was said that it can't be switched.
+    failed: bool,
 }
 
 impl Seats {
     /// See [`super::Gangs::sit_down`].
-    pub fn sit_down(&mut self, number: u64, turns: Turns, cpus: &[u16]) -> Result<PathBuf, String> {
+    pub fn sit_down(&mut self, number: u64, turns: Turns, held: &[u16]) -> Result<PathBuf, String> {
         if self.all.contains_key(&number) {
             return Err("another gang has its number".into());
         }
         let entrance = turns.entrance();
-        self.nudges.reach(cpus);
-        self.all.insert(number, Seat { turns, runs: true });
+        self.all.insert(number, Seat { turns, cpus: held.to_vec(), runs: true, failed: false });
         self.switch();
         Ok(entrance)
     }
 
     pub fn counts(&self) -> (usize, u16) {
         (self.all.len(), self.table.rows)
+    }
+
+    /// CPUs that gangs have here, and the lists of their processes.
+    pub fn held(&self) -> (u32, Vec<PathBuf>) {
+        let cpus: BTreeSet<u16> = self.all.values().flat_map(|seat| seat.cpus.iter().copied()).collect();
+        (cpus.len() as u32, self.all.values().flat_map(|seat| seat.turns.lists()).collect())
+    }
+
+    /// Does it know of gangs, here or elsewhere?
+    pub fn knows_of_any(&self) -> bool {
+        !self.table.jobs.is_empty() || self.next.as_ref().is_some_and(|next| !next.table.jobs.is_empty())
     }
 
     pub fn stand_up(&mut self, number: u64) -> Option<impl Sized + use<>> {
@@ -85,7 +102,7 @@ impl Seats {
             Ok(published) => published,
             Err(e) => return tracing::warn!("gangs: a table that makes no sense: {e}"),
         };
-        if let Err(why) = published.table.check() {
+        if let Err(why) = published.table.check().and_then(|()| published.pace.check()) {
             return tracing::warn!("gangs: a table that makes no sense: {why}");
         }
         // Where nobody takes turns there may be no beats; nor is there anybody to be in step with.
@@ -97,21 +114,38 @@ impl Seats {
     }
 
     fn take_next(&mut self) {
-        if let Some(Published { table, after }) = self.next.take() {
-            (self.table, self.after) = (table, after);
+        if let Some(Published { table, after, pace }) = self.next.take() {
+            self.table = table;
+            self.clock.set(after, pace);
             self.switch();
         }
     }
 
     /// All nodes have the same beats, so all of them switch to the same row.
     pub fn beat(&mut self, number: u64, period_us: u64) {
-        (self.beat, self.heard, self.period) = (number, Some(Instant::now()), Duration::from_micros(period_us));
+        (self.heard, self.period) = (Some(Instant::now()), Duration::from_micros(period_us));
+        let now_us = self.now_us();
+        self.clock.beat(number, now_us);
         let was_alone = std::mem::take(&mut self.alone);
         match self.next {
             Some(_) => self.take_next(),
             None if self.table.rows > 1 || was_alone => self.switch(),
             None => {}
         }
+    }
+
+    /// A turn may be over by this node's clock. How long the next one is away, if it begins before the next beat.
+    pub fn turn(&mut self) -> Option<Duration> {
+        if self.table.rows < 2 || self.alone {
+            return None;
+        }
+        self.switch();
+        let now_us = self.now_us();
+        self.clock.next_us(now_us).map(|at| Duration::from_micros(at.saturating_sub(now_us)))
+    }
+
+    fn now_us(&mut self) -> u64 {
+        self.begun.get_or_insert_with(Instant::now).elapsed().as_micros() as u64
     }
 
     /// Where no beats come nobody's turn is over: all run, as processes do that know of no turns.
@@ -123,25 +157,26 @@ impl Seats {
         }
     }
 
-    /// Those whose turn is over first: nobody is to be in the way of those who are next.
+    /// Those whose turn it is first: the other way about there is for a moment nobody of weight at a CPU, and what the kernel owes whom from that moment it
+    /// pays back in the turn. Who is aside is put there again with each turn, for what it has begun meanwhile.
     fn switch(&mut self) {
-        // Another one who orders counts from 1 again, until it sends its own table.
-        let slot = self.beat.saturating_sub(self.after.saturating_add(1));
-        self.nudges.take_precedence(self.table.rows > 1 && !self.alone);
-        let mut switched = false;
-        for runs in [false, true] {
+        let now_us = self.now_us();
+        let slot = self.clock.slot(now_us);
+        self.precedence.take(self.table.rows > 1 && !self.alone);
+        for runs in [true, false] {
             for (number, seat) in &mut self.all {
-                if seat.runs == runs || (self.alone || self.table.runs(*number, slot)) != runs {
+                if (self.alone || self.table.runs(*number, slot)) != runs || (runs && seat.runs) {
                     continue;
                 }
-                match seat.turns.run(runs) {
-                    Ok(()) => (seat.runs, switched) = (runs, true),
-                    Err(e) => tracing::warn!("gangs: gang {number:x} can't be switched: {e}"),
+                seat.runs = runs;
+                let failed = seat.turns.run(runs);
+                if let Err(e) = &failed
+                    && !seat.failed
+                {
+                    tracing::warn!("gangs: a process of gang {number:x} can't be switched: {e}");
                 }
+                seat.failed |= failed.is_err();
             }
-        }
-        if switched {
-            self.nudges.nudge();
         }
     }
 }
@@ -169,7 +204,7 @@ mod tests {
         let rows: Vec<u16> = (0..pando_gang::MOST_ROWS).collect();
         let jobs = (0..crate::gang::office::MOST as u64).map(|job| (u64::MAX - job, rows.clone())).collect();
         let table = Table { version: u64::MAX, rows: pando_gang::MOST_ROWS, jobs, first: 63 };
-        let bytes = Published { table, after: u64::MAX }.in_one_message().unwrap();
+        let bytes = Published { table, after: u64::MAX, pace: Pace::of(u64::MAX) }.in_one_message().unwrap();
         assert!(bytes.len() <= pando_fabric::MOST_AT_ONCE, "{}", bytes.len());
         let mut seats = Seats::default();
         seats.table(&bytes);
@@ -178,12 +213,17 @@ mod tests {
 
     fn published(after: u64, first: u16) -> Vec<u8> {
         let jobs = [(1, vec![0]), (2, vec![1])].into();
-        serde_json::to_vec(&Published { table: Table { version: 1, rows: 2, jobs, first }, after }).unwrap()
+        serde_json::to_vec(&Published {
+            table: Table { version: 1, rows: 2, jobs, first },
+            after,
+            pace: Pace::of(1_000_000),
+        })
+        .unwrap()
     }
 
     #[test]
     fn a_table_counts_from_the_beat_after_it_and_is_the_same_everywhere() {
-        let row = |seats: &Seats| seats.table.row(seats.beat.saturating_sub(seats.after + 1));
+        let row = |seats: &Seats| seats.table.row(seats.clock.slot(0));
         let (mut one, mut other) = (Seats::default(), Seats::default());
         one.table(&published(7, 1));
         other.table(&published(7, 1));

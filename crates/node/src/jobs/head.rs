@@ -6,7 +6,7 @@ use super::steps::{self, Lease, Tally};
 use super::{enter, part};
 use crate::audit::Entry as Audited;
 use crate::daemon::Node;
-use crate::gang::{self, Came};
+use crate::gang::{self, About, Came};
 use crate::launcher::STEP;
 use crate::link::broken;
 use crate::moves::Refused;
@@ -96,7 +96,7 @@ where
         for attempt in 1.. {
             let turns = match request.gang {
                 Turns::No => Ok(None),
-                _ => turns(node, &request, &without, &mut user).await,
+                _ => turns(node, &request, caller, &without, &mut user).await,
             };
             let made = turns.and_then(|turns| Ok((order(node, &request, caller, &without, turns.as_ref())?, turns)));
             match made {
@@ -140,13 +140,23 @@ fn audit(node: &Node, request: &Request, caller: Caller, made: Result<u64, &Stri
 async fn turns(
     node: &Arc<Node>,
     request: &Request,
+    caller: Caller,
     without: &[String],
     user: &mut User,
 ) -> Result<Option<gang::Lease>, String> {
+    let (job, user_of) = (node.jobs.number(), user_name(caller.uid));
+    let level = match gang::level(node, &user_of, request.quality.as_deref()).await {
+        // Nobody has asked for turns.
+        Err(_) if request.gang == Turns::IfItFits => gang::level(node, &user_of, None).await?,
+        level => level?,
+    };
+    let about = About { job, name: request.name.clone(), user: user_of };
+    // Nobody sits before a step of a batch job.
+    let mut lease = gang::Lease::wanted(node, about, level, batch_of(&request.task).is_none());
     let mut told = false;
     loop {
-        match gang::place(node, request, without).await {
-            Came::Placed(lease) => return Ok(Some(lease)),
+        match lease.ask(request, without).await {
+            Came::Placed => return Ok(Some(lease)),
             Came::Never(_) if request.gang == Turns::IfItFits => return Ok(None),
             Came::Never(why) => return Err(why),
             Came::NotNow(why) if !told => user.tell(Tell::Waits(why)),
@@ -234,7 +244,9 @@ fn candidates(node: &Node) -> Vec<Candidate> {
         is_here: n.name == me,
         cpus_milli: (n.cpus * 1000.0) as u32,
         // Ranks that sleep just now, or have only begun, count as well.
-        runnable_milli: ((n.runnable * 1000.0) as u32).max(ranks.get(&n.name).map_or(0, |r| r.saturating_mul(1000))),
+        // A CPU of gangs is not idle when none of them runs.
+        runnable_milli: (((n.runnable + n.held) * 1000.0) as u32)
+            .max(ranks.get(&n.name).map_or(0, |r| r.saturating_mul(1000))),
         node: n.name,
     })
     .collect()
@@ -286,7 +298,7 @@ fn order(
         gone => format!("{why} ({} could not be reached)", gone.join(", ")),
     })?;
     let window = (WINDOWS / nodes.len() as u32).clamp(WINDOW.0, WINDOW.1);
-    let job = node.jobs.number();
+    let job = turns.map_or_else(|| node.jobs.number(), gang::Lease::job);
     let gang = turns.map(|turns| turns.gang(&nodes, request.cpus.unwrap_or(1)));
     let order = Order {
         job,

@@ -133,7 +133,7 @@ impl Entry {
     fn sit_down(&mut self, gang: &pando_launch::Gang, place: u32, each: u16) {
         let mine = gang.cpus.get(place as usize).map_or(&[][..], Vec::as_slice);
         self.cpus = crate::gang::cpus_of(&self.node, mine, each);
-        let seat = self.node.gangs.sit_down(&self.node, gang.number, &self.cpus);
+        let seat = self.node.gangs.sit_down(&self.node, gang.number, mine, &self.cpus);
         self.gang = seat.is_ok().then_some(gang.number);
         self.group = Some(seat);
     }

@@ -103,6 +103,8 @@ pub enum Ask {
     Sends,
     /// The nodes that the queue knows, with what they have and what others use of it. The answer: [`Node`](pando_queue::Node)s.
     Nodes,
+    /// Above whom is what runs with this quality of service? The answer: its level.
+    Level(String),
     /// What is reserved. The answer: [`Reservation`]s.
     Reservations,
 }

@@ -132,7 +132,8 @@ pub async fn ask(State(node): State<Arc<Node>>, ConnectInfo(caller): ConnectInfo
     }
 }
 
-async fn passed_on(node: &Arc<Node>, user: &str, text: Vec<u8>) -> Result<Vec<u8>, String> {
+/// The same for this daemon itself: what a user asks of the queue, wherever that is.
+pub async fn passed_on(node: &Arc<Node>, user: &str, text: Vec<u8>) -> Result<Vec<u8>, String> {
     let to = keeper(node).await?;
     let sent = errand::send(node, &to, &Errand::Ask { user: user.to_owned(), text }).await;
     sent.map_err(|failure| {
@@ -211,6 +212,11 @@ pub async fn answer(node: &Arc<Node>, user: &str, peer: &str, text: &[u8]) -> Re
         Ask::Sends => {
             let rules = &node.config.queue;
             json(&Sends { mail: rules.mailer.is_some(), webhooks: rules.webhooks })
+        }
+        Ask::Level(quality) => {
+            let user = asker.user.clone();
+            let level = move |queue: &pando_queue::Queue| Ok(queue.settings().quality_for(&user, &quality)?.level);
+            json(&asker.desk.look(move |queue, _| level(queue)).await?.map_err(|why: String| why)?)
         }
         Ask::Nodes => json(&asker.desk.look(|queue, _| queue.nodes().cloned().collect::<Vec<_>>()).await?),
         Ask::Reservations => {
