@@ -4,7 +4,7 @@ mod batch;
 mod parallel;
 
 pub use batch::{
-    AllocOptions, BatchVerb, CancelOptions, HistoryOptions, LogOptions, QueueOptions, SinfoOptions, SubmitOptions,
+    AllocOptions, BatchVerb, By, CancelOptions, HistoryOptions, LogOptions, QueueOptions, SinfoOptions, SubmitOptions,
     UsageOptions, all_jobs,
 };
 use clap::{Args as ClapArgs, Parser, Subcommand};

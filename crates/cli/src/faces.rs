@@ -6,7 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 /// Options of squeue and sacct that are called otherwise here, and how many words of ours stand for one: none, if it changes nothing.
-const OTHERWISE: [(&str, &str, &str); 20] = [
+const OTHERWISE: [(&str, &str, &str); 43] = [
     ("squeue", "-h", "--noheader"),
     ("squeue", "--user", "--user"),
     ("squeue", "--job", "--jobs"),
@@ -20,10 +20,33 @@ const OTHERWISE: [(&str, &str, &str); 20] = [
     ("sacct", "--endtime", "--until"),
     ("sacct", "-n", "--noheader"),
     ("sacct", "--uid", "--user"),
-    ("sacct", "-X", ""),
-    ("sacct", "--allocations", ""),
-    ("sacct", "-a", ""),
-    ("sacct", "--allusers", ""),
+    ("sacct", "-X", "--allocations"),
+    ("sacct", "-a", "--allusers"),
+    ("sacct", "-b", "--brief"),
+    ("sacct", "-l", "--long"),
+    ("sacct", "-e", "--helpformat"),
+    ("sacct", "-N", "--nodelist"),
+    ("sacct", "--accounts", "--account"),
+    ("sacct", "-r", "--partition"),
+    ("sacct", "-D", ""),
+    ("sacct", "--duplicates", ""),
+    ("sacct", "-T", ""),
+    ("sacct", "--truncate", ""),
+    ("sacct", "-L", ""),
+    ("sacct", "--noconvert", ""),
+    ("sacct", "-v", ""),
+    ("squeue", "-P", "-r"),
+    ("squeue", "--array-unique", "-r"),
+    ("squeue", "-s", "--steps"),
+    ("squeue", "--step", "--steps"),
+    ("squeue", "--hide", ""),
+    ("squeue", "--local", ""),
+    ("squeue", "--federation", ""),
+    ("squeue", "-a", ""),
+    ("squeue", "--noconvert", ""),
+    ("squeue", "-v", ""),
+    ("sinfo", "-v", ""),
+    ("sinfo", "-r", ""),
     ("sinfo", "-h", "--noheader"),
     ("sinfo", "--node", "--nodes"),
     ("sinfo", "-a", ""),
@@ -34,7 +57,7 @@ fn verb(name: &str) -> Option<&'static [&'static str]> {
     Some(match name {
         "sbatch" => &["submit", "--slurm"],
         "squeue" => &["queue", "--slurm"],
-        "scancel" => &["cancel"],
+        "scancel" => &["cancel", "--slurm"],
         "sacct" => &["history", "--slurm"],
         "sinfo" => &["__sinfo"],
         "salloc" => &["alloc", "--slurm"],
@@ -89,7 +112,7 @@ pub fn as_called(words: Vec<OsString>) -> Result<Vec<OsString>, String> {
         "sbatch" | "scancel" | "salloc" | "scontrol" => out.extend(rest),
         "srun" => srun(&mut out, rest.collect(), |name| std::env::var(name).ok()),
         _ => {
-            for word in rest {
+            for word in apart(&name, rest) {
                 let text = word.to_str().unwrap_or("");
                 let (option, value) = text.split_once('=').map_or((text, None), |(o, v)| (o, Some(v)));
                 match OTHERWISE.iter().find(|(of, theirs, _)| *of == name && *theirs == option) {
@@ -104,6 +127,31 @@ pub fn as_called(words: Vec<OsString>) -> Result<Vec<OsString>, String> {
         }
     }
     Ok(out)
+}
+
+/// Letters that have no value, of those that may stand together: `sacct -nPX`.
+const ALONE: [(&str, &str); 3] = [("squeue", "ahlrPsv"), ("sacct", "abeDlLnpPTvX"), ("sinfo", "adehlNrRsTv")];
+
+/// One word for each option that stood in one with others, and values apart from their letters.
+fn apart(name: &str, words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let alone = ALONE.iter().find(|(of, _)| *of == name).map_or("", |(_, letters)| letters);
+    let mut out = Vec::new();
+    for word in words {
+        let letters = word.to_str().and_then(|text| text.strip_prefix('-')).filter(|rest| !rest.starts_with('-'));
+        let Some(mut rest) = letters.filter(|rest| rest.chars().count() > 1) else {
+            out.push(word);
+            continue;
+        };
+        while let Some(letter) = rest.chars().next() {
+            out.push(format!("-{letter}").into());
+            rest = &rest[letter.len_utf8()..];
+            if !alone.contains(letter) {
+                out.extend((!rest.is_empty()).then(|| OsString::from(rest.strip_prefix('=').unwrap_or(rest))));
+                break;
+            }
+        }
+    }
+    out
 }
 
 const SCONTROL: &str = "scontrol show job [ID] | show node [NAME] | show partition [NAME] | show config | show hostnames LIST | hold, release, requeue, \
@@ -150,8 +198,13 @@ mod tests {
             ("/usr/bin/sbatch -N 2 job.sh a", "pando submit --slurm -N 2 job.sh a"),
             ("squeue -h --user=ann -j 1,2 -l", "pando queue --slurm --noheader --user ann -j 1,2 -l"),
             ("squeue -r -t PD -o %i", "pando queue --slurm -r -t PD -o %i"),
-            ("scancel -u ann 17_3", "pando cancel -u ann 17_3"),
-            ("sacct -j 17 -S 2026-01-01 -X -n", "pando history --slurm --job 17 --since 2026-01-01 --noheader"),
+            ("scancel -u ann 17_3", "pando cancel --slurm -u ann 17_3"),
+            (
+                "sacct -j 17 -S 2026-01-01 -X -n",
+                "pando history --slurm --job 17 --since 2026-01-01 --allocations --noheader",
+            ),
+            ("sacct -nXP -j17", "pando history --slurm --noheader --allocations -P --job 17"),
+            ("squeue -ho%i -u ann", "pando queue --slurm --noheader -o %i -u ann"),
             ("scontrol show job 3", "pando __scontrol show job 3"),
             ("salloc -n 2 sh", "pando alloc --slurm -n 2 sh"),
             ("squeue --version", "pando --version"),

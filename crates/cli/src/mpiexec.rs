@@ -108,6 +108,10 @@ pub fn as_called(words: Vec<OsString>) -> Result<Vec<OsString>, String> {
         let ranks = std::env::var_os("PANDO_BATCH_RANKS").unwrap_or_else(|| "1".into());
         call.out.splice(2..2, ["-n".into(), ranks]);
     }
+    if std::env::var_os("PANDO_BATCH_RANKS").is_some() {
+        // MPICH's has as many as it is told to.
+        call.out.insert(2, "--overcommit".into());
+    }
     call.out.extend(rest);
     Ok(call.out)
 }

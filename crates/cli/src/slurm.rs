@@ -18,22 +18,20 @@ type Word = (&'static str, Value, Option<&'static str>);
 
 const QUEUE: Option<&str> = Some("it begins at once, and waits in no queue: `sbatch` and `salloc` do");
 const GPUS: Option<&str> = Some("Pando knows nothing of GPUs; -w names the nodes that have them");
-const MEMORY: Option<&str> = Some("a job gets no memory of its own yet; -N, --ppn and -x say who shares a node");
+const MEMORY: Option<&str> = Some("--mem says what its ranks may have of each node");
 const FEATURES: Option<&str> = Some("nodes have no partitions or features here; -w and -x name nodes");
 const KEPT: Option<&str> = Some("a job whose node is lost ends, and is not begun anew");
 const OTHER_JOB: Option<&str> = Some("each `pando run` is a job of its own");
 const MAIL: Option<&str> = Some("Pando sends no mail");
 
 /// No reason: it changes nothing.
-const WORDS: [Word; 76] = [
+const WORDS: [Word; 94] = [
     ("-A", Yes, None),
     ("--account", Yes, None),
     ("--wckey", Yes, None),
     ("--comment", Yes, None),
     ("--priority", Yes, None),
     ("-s", No, None),
-    ("-O", No, None),
-    ("--overcommit", No, None),
     ("-Q", No, None),
     ("--quiet", No, None),
     ("-v", No, None),
@@ -53,11 +51,9 @@ const WORDS: [Word; 76] = [
     ("--network", Yes, None),
     ("--profile", Yes, None),
     ("--acctg-freq", Yes, None),
-    ("--mem", Yes, MEMORY),
     ("--mem-per-cpu", Yes, MEMORY),
     ("--mem-per-gpu", Yes, MEMORY),
     ("--tmp", Yes, Some("nodes do not say how much room their disks have; -w names nodes")),
-    ("--exclusive", Maybe, Some("jobs share nodes; -c gives ranks CPUs of their own")),
     ("--mincpus", Yes, Some("-c says how many CPUs a rank has")),
     ("--threads-per-core", Yes, Some("-c counts CPUs as the kernel does")),
     ("-p", Yes, FEATURES),
@@ -88,6 +84,28 @@ const WORDS: [Word; 76] = [
     ("-k", No, KEPT),
     ("--no-kill", Maybe, KEPT),
     ("--overlap", No, None),
+    ("--exact", No, None),
+    ("--cpu-freq", Yes, None),
+    ("--spread-job", No, None),
+    ("--use-min-nodes", No, None),
+    ("--propagate", Maybe, None),
+    ("--send-libs", Maybe, None),
+    ("--compress", Maybe, None),
+    ("--bcast-exclude", Yes, None),
+    ("--resv-ports", Maybe, None),
+    ("--msg-timeout", Yes, None),
+    ("--slurmd-debug", Yes, None),
+    ("--gres-flags", Yes, None),
+    ("--delay-boot", Yes, None),
+    ("--quit-on-interrupt", No, None),
+    ("--ntasks-per-core", Yes, None),
+    ("--ntasks-per-socket", Yes, None),
+    ("--open-mode", Yes, Some("files of ranks begin anew")),
+    ("--uid", Yes, Some("ranks run as whoever calls it")),
+    ("--gid", Yes, Some("ranks run as whoever calls it")),
+    ("--container", Yes, Some("ranks run without containers")),
+    ("--reboot", No, Some("nodes are not booted for a job")),
+    ("--no-allocate", No, Some("`pando run -n` without a queue needs no such word")),
     ("-r", Yes, OTHER_JOB),
     ("--relative", Yes, OTHER_JOB),
     ("--het-group", Yes, OTHER_JOB),
@@ -146,7 +164,7 @@ mod tests {
         assert_eq!((left("-m block prog"), left("--distribution=block prog")), (Ok((true, 1)), Ok((true, 1))));
         assert!(left("-m cyclic prog").unwrap_err().contains("in blocks"));
         assert_eq!((left("-n 3"), left("--memory 3G"), left("prog")), (Ok((false, 1)), Ok((false, 1)), Ok((false, 0))));
-        for text in ["--mem=4G x", "--mem 4G x", "-p debug x", "-pdebug x", "--gres=gpu:1 x", "--exclusive x"] {
+        for text in ["--mem-per-cpu=4G x", "--mem-per-cpu 4G x", "-p debug x", "-pdebug x", "--gres=gpu:1 x"] {
             assert!(left(text).unwrap_err().contains("can't be heeded: "), "{text}");
         }
     }

@@ -370,6 +370,8 @@ fn a_name_that_leads_elsewhere_is_refused() {
             grace_ms: 0,
             hold: false,
             gang: Default::default(),
+            exclusive: Vec::new(),
+            memory_mb: 0,
             quality: None,
             pool: false,
             files: vec![file],

@@ -1,6 +1,7 @@
 //! What a rank of a parallel job is given between fork and exec: its user's rights, limits, CPUs, and an end when its launcher ends.
 
 use crate::check;
+use crate::usage::Used;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::RawFd;
@@ -253,10 +254,18 @@ pub fn adopt_orphans() -> io::Result<()> {
 
 /// A child that has ended, and how; nothing is left of it. None when there is none for now.
 pub fn collect() -> Option<(i32, ExitStatus)> {
+    collect_measured().map(|(pid, status, _)| (pid, status))
+}
+
+/// The same, with what it has used, and those of its children that it has waited for.
+pub fn collect_measured() -> Option<(i32, ExitStatus, Used)> {
     let mut status = 0;
-    // SAFETY: the pointer is to a live object of ours.
-    let pid = unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) };
-    (pid > 0).then(|| (pid, ExitStatus::from_raw(status)))
+    // SAFETY: rusage is plain data for which all zeroes is a valid value; the pointers are to live objects of ours.
+    let (pid, usage) = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        (libc::wait4(-1, &mut status, libc::WNOHANG, &mut usage), usage)
+    };
+    (pid > 0).then(|| (pid, ExitStatus::from_raw(status), Used::from(usage)))
 }
 
 /// This process's resource limits: number, soft, hard.

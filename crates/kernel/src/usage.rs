@@ -33,13 +33,19 @@ pub fn of_children() -> Used {
         libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
         usage
     };
-    let number = |n: i64| u64::try_from(n).unwrap_or(0);
-    let ms = |t: libc::timeval| number(t.tv_sec) * 1000 + number(t.tv_usec) / 1000;
-    Used {
-        cpu_ms: ms(usage.ru_utime) + ms(usage.ru_stime),
-        largest: number(usage.ru_maxrss) * 1024,
-        // In blocks of 512 bytes, whatever the file system has.
-        read: number(usage.ru_inblock) * 512,
-        written: number(usage.ru_oublock) * 512,
+    Used::from(usage)
+}
+
+impl From<libc::rusage> for Used {
+    fn from(usage: libc::rusage) -> Used {
+        let number = |n: i64| u64::try_from(n).unwrap_or(0);
+        let us = |t: libc::timeval| number(t.tv_sec) * 1_000_000 + number(t.tv_usec);
+        Used {
+            cpu_ms: (us(usage.ru_utime) + us(usage.ru_stime)) / 1000,
+            largest: number(usage.ru_maxrss) * 1024,
+            // In blocks of 512 bytes, whatever the file system has.
+            read: number(usage.ru_inblock) * 512,
+            written: number(usage.ru_oublock) * 512,
+        }
     }
 }

@@ -138,7 +138,7 @@ impl Head {
                 out.push(Act::Tell(Tell::Over));
             }
             // The head's own place has found the way for it.
-            Up::Modex(_) | Up::Beat | Up::Launcher(_) => {}
+            Up::Modex(_) | Up::Beat | Up::Launcher(_) | Up::Used(_) => {}
         }
         if self.alone {
             out.retain(|a| !matches!(a, Act::Tell(_)));
@@ -246,6 +246,7 @@ impl Ending {
             Ending::Signal(number) => 128 + i32::from(number),
             Ending::Early => 1,
             Ending::Late => 124,
+            Ending::OutOfMemory => 137,
         }
     }
 }
@@ -255,6 +256,7 @@ impl std::fmt::Display for Ending {
         match self {
             Ending::Exit(status) => write!(f, "ended with exit status {status}"),
             Ending::Signal(number) => write!(f, "was ended by signal {number}"),
+            Ending::OutOfMemory => write!(f, "was ended, for its job had more memory there than it may (--mem)"),
             Ending::Late => write!(f, "took longer than it may, and was ended"),
             Ending::Early => write!(f, "ended with exit status 0 without MPI_Finalize, and others may wait for it"),
         }

@@ -24,6 +24,8 @@ pub enum Ending {
     Early,
     /// It was ended, for it took longer than it may.
     Late,
+    /// It was ended, for its job had more memory there than it may.
+    OutOfMemory,
 }
 
 /// A user as a node knows it: number, main group, all groups.
@@ -78,6 +80,40 @@ pub enum Modex {
         /// None: nobody can tell any more.
         said: Option<serde_bytes::ByteBuf>,
     },
+}
+
+/// What processes have used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Amount {
+    /// CPU time, milliseconds.
+    pub cpu_ms: u64,
+    /// The most memory that one process had at once, bytes.
+    pub memory: u64,
+    /// Bytes read from disks.
+    pub read: u64,
+    /// Bytes written to disks.
+    pub written: u64,
+}
+
+impl Amount {
+    /// Both together.
+    pub fn and(self, other: Amount) -> Amount {
+        Amount {
+            cpu_ms: self.cpu_ms.saturating_add(other.cpu_ms),
+            memory: self.memory.max(other.memory),
+            read: self.read.saturating_add(other.read),
+            written: self.written.saturating_add(other.written),
+        }
+    }
+}
+
+/// What ranks have used, and what they have left behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Used {
+    /// All of them.
+    pub all: Amount,
+    /// Those that are in no control group of the batch job that this one is a step of: nobody else counts them for it.
+    pub away: Amount,
 }
 
 /// Down the tree.
@@ -228,6 +264,8 @@ pub enum Up {
     Gone,
     /// Nothing; the link lives.
     Beat,
+    /// What all ranks here and below have used; the last word before `Gone`.
+    Used(Used),
 }
 
 /// From the one who runs the job (`pando run`) to the head.

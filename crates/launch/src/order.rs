@@ -106,6 +106,10 @@ pub struct Order {
     pub manager: Manager,
     /// Its CPUs are shared with other gangs, by turns.
     pub gang: Option<Gang>,
+    /// A step of a batch job whose CPUs no other such step of it has.
+    pub exclusive: bool,
+    /// Megabytes that its ranks may have at each node; 0: as the node has it.
+    pub memory_mb: u64,
 }
 
 /// What a job that takes turns has.
@@ -235,6 +239,8 @@ pub(crate) mod tests {
             needs: Vec::new(),
             manager: Manager::Pmi1,
             gang: None,
+            exclusive: false,
+            memory_mb: 0,
         }
     }
 

@@ -1,6 +1,6 @@
 //! A node's part in a job: what comes from above goes down, what comes from below goes up, added up where that can be done.
 
-use crate::message::{Down, Modex, Said, Up};
+use crate::message::{Down, Modex, Said, Up, Used};
 use crate::order::{Order, Stdin};
 use std::sync::Arc;
 
@@ -56,6 +56,8 @@ pub struct Part {
     said: Vec<Said>,
     bytes: usize,
     taken: u64,
+    /// What ranks have used whose places are gone.
+    used: Option<Used>,
     orphan: bool,
     killed: bool,
     over: bool,
@@ -86,6 +88,7 @@ impl Part {
             said: Vec::new(),
             bytes: 0,
             taken: 0,
+            used: None,
             orphan: false,
             killed: false,
             over: false,
@@ -197,6 +200,10 @@ impl Part {
                 self.may_say(child, &modex)?;
                 self.carry(modex, out);
             }
+            Up::Used(used) => {
+                let before = self.used.unwrap_or_default();
+                self.used = Some(Used { all: before.all.and(used.all), away: before.away.and(used.away) });
+            }
             Up::Gone => self.gone(child, None, out),
             // Pieces go from link to link, and that is the driver's.
             Up::Launcher(_) | Up::Beat | Up::Want { .. } => {}
@@ -239,6 +246,7 @@ impl Part {
         }
         if self.below.iter().all(|b| b.gone) {
             self.over = true;
+            out.extend(self.used.take().map(|used| Effect::Up(Up::Used(used))));
             out.push(Effect::Up(Up::Gone));
         } else {
             self.fence(out);

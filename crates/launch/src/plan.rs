@@ -63,6 +63,10 @@ pub struct Request {
     pub mpi: Mpi,
     /// Its CPUs may be those of other gangs, too, which run by turns.
     pub gang: Turns,
+    /// A step of a batch job, whose CPUs no other such step of it is to have: what the batch job has of each of its nodes. Empty: it shares them.
+    pub exclusive: Vec<(String, u32)>,
+    /// Megabytes that its ranks may have at each node; 0: as the node has it.
+    pub memory_mb: u64,
     /// The quality of service that says above whom it is among gangs.
     pub quality: Option<String>,
 }
@@ -267,11 +271,11 @@ fn with_head(mut shares: Vec<Share>, here: &str) -> Vec<Share> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use bolero::check;
 
-    fn request() -> Request {
+    pub(crate) fn request() -> Request {
         Request {
             ranks: None,
             nodes: None,
@@ -294,6 +298,8 @@ mod tests {
             needs: Vec::new(),
             mpi: Mpi::Auto,
             gang: Turns::No,
+            exclusive: Vec::new(),
+            memory_mb: 0,
             quality: None,
         }
     }

@@ -135,6 +135,31 @@ impl Tasks {
         left
     }
 
+    /// How many of them are smaller; none if it is not one of them.
+    pub fn position(&self, task: u32) -> Option<u64> {
+        let mut before = 0;
+        for (first, last) in &self.ranges {
+            if task <= *last {
+                return task.checked_sub(*first).map(|more| before + u64::from(more));
+            }
+            before += u64::from(last - first) + 1;
+        }
+        None
+    }
+
+    /// The one that so many are smaller than.
+    pub fn nth(&self, position: u64) -> Option<u32> {
+        let mut left = position;
+        for (first, last) in &self.ranges {
+            let all = u64::from(last - first) + 1;
+            match u32::try_from(left) {
+                Ok(more) if left < all => return Some(first + more),
+                _ => left -= left.min(all),
+            }
+        }
+        None
+    }
+
     /// All of both.
     pub fn extend(&mut self, other: &Tasks) {
         other.ranges.iter().for_each(|(first, last)| self.insert_range(*first, *last));
@@ -161,6 +186,10 @@ pub struct Array {
     pub tasks: Tasks,
     /// `%4`: so many at a time.
     pub at_once: Option<u32>,
+    /// Each task has a job's number of its own: the first one the array's, and so on upwards. The queue sets those numbers aside when it takes the
+    /// array; those of earlier versions have none.
+    #[serde(default)]
+    pub numbered: bool,
 }
 
 impl Array {
@@ -204,7 +233,7 @@ impl Array {
                 _ => (first..=last).step_by(step as usize).for_each(|t| tasks.insert(t)),
             }
         }
-        Ok(Array { tasks, at_once })
+        Ok(Array { tasks, at_once, numbered: false })
     }
 }
 
@@ -253,6 +282,11 @@ mod tests {
             let ((a, plain_a), (b, plain_b)) = (made(a), made(b));
             assert_eq!(a.iter().collect::<Vec<_>>(), plain_a.iter().copied().collect::<Vec<_>>());
             assert_eq!(a.len(), plain_a.len() as u64);
+            for (at, task) in plain_a.iter().enumerate() {
+                assert_eq!((a.nth(at as u64), a.position(*task)), (Some(*task), Some(at as u64)));
+            }
+            assert_eq!(a.nth(plain_a.len() as u64), None);
+            assert!((0..300).all(|t| a.position(t).is_some() == plain_a.contains(&t)));
             assert!((0..300).all(|t| a.contains(t) == plain_a.contains(&t)));
             assert_eq!(a.both(&b).iter().collect::<BTreeSet<_>>(), &plain_a & &plain_b);
             assert_eq!(a.without(&b).iter().collect::<BTreeSet<_>>(), &plain_a - &plain_b);

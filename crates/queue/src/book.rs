@@ -104,7 +104,7 @@ impl Book {
         match &record.change {
             Change::Submitted(id, spec) => {
                 let job = Job::new(*id, (**spec).clone(), at);
-                self.next = self.next.max(id + 1);
+                self.next = self.next.max(id.saturating_add(job.numbers()));
                 self.index(&job, true);
                 self.jobs.insert(*id, job);
             }
@@ -185,6 +185,7 @@ impl Book {
                 run.suspended_ms += run.suspended_at.take().map_or(0, |since| at.saturating_sub(since));
             }),
             Change::Parked(id, task, parked) => self.change_run((*id, *task), |run| run.parked = *parked),
+            Change::Stepped(id, task, step) => self.change_run((*id, *task), |run| run.steps.note(step)),
             Change::Warned(id, task) => self.change_run((*id, *task), |run| run.warned = true),
             Change::Ending(id, task, cause) => {
                 self.change_run((*id, *task), |run| run.ending = Some(cause.clone()));

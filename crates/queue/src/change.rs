@@ -3,8 +3,9 @@
 use crate::array::Tasks;
 use crate::bytes::Bytes;
 use crate::gres::Gres;
-use crate::job::{Cause, How, Id, Job, Run, Share, State, Usage};
+use crate::job::{Asked, Cause, How, Id, Job, Run, Share, State, Usage};
 use crate::spec::{Files, Spec};
+use crate::step::Step;
 use serde::{Deserialize, Serialize};
 
 /// A node, as its daemon says.
@@ -110,6 +111,17 @@ pub enum Input {
     Began(Id, u32),
     /// Nothing is left of a task's processes, or they never began. The number is that of [`Effect::Start`].
     Ended(Id, u32, How, Usage),
+    /// A step of a user's task has begun, or is over. Nothing comes of it where there is no such run.
+    Step {
+        /// The task.
+        id: Id,
+        /// Its run; none: the one that there is.
+        run: Option<u32>,
+        /// Whose step it is.
+        user: String,
+        /// The step.
+        step: Box<Step>,
+    },
     /// A new reservation, or one that changes.
     Reserve(Reservation),
     /// One less.
@@ -149,6 +161,8 @@ pub enum Change {
     Ended(u64, u32, State, How, Usage),
     /// It has ended and waits again: not before then, held or not.
     Requeued(u64, u32, u64, bool),
+    /// A step of it has begun, or is over.
+    Stepped(u64, u32, Box<Step>),
     /// Tasks that waited won't start any more.
     Over(u64, Tasks, State),
     /// Tasks that had ended wait again.
@@ -208,6 +222,9 @@ pub struct Outcome {
     /// See above.
     #[serde(default)]
     pub files: Files,
+    /// See above.
+    #[serde(default)]
+    pub asked: Asked,
 }
 
 /// What the caller has to do, in this order. Nothing may be done before the records that came before it are stored.

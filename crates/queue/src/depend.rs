@@ -1,6 +1,9 @@
 //! Dependencies between jobs, as `--dependency` writes them.
 
+use crate::array::Tasks;
+use crate::job::State;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 
 /// Most jobs that one job waits for.
@@ -95,6 +98,32 @@ impl Dependency {
         Ok(found)
     }
 
+    /// What is left to wait for where some of the terms are about jobs that the queue has forgotten. `past`: how the tasks of such a job ended; none for
+    /// a job that the queue knows. `tasks`: those of the job that waits, if it is an array. An error: it can't be met, and why.
+    pub fn without_past(
+        &self,
+        tasks: Option<&Tasks>,
+        mut past: impl FnMut(u64) -> Option<BTreeMap<Option<u32>, State>>,
+    ) -> Result<Dependency, String> {
+        let mut left = Dependency { any: self.any, terms: Vec::new() };
+        let mut never = None;
+        for term in &self.terms {
+            let ended = if term.kind == Kind::Singleton { None } else { past(term.job) };
+            match ended.map(|ended| term.past(tasks, &ended)) {
+                None => left.terms.push(*term),
+                // One is enough.
+                Some(Ok(())) if self.any => return Ok(Dependency::default()),
+                Some(Ok(())) => {}
+                Some(Err(why)) if self.any => never = Some(why),
+                Some(Err(why)) => return Err(why),
+            }
+        }
+        match never {
+            Some(why) if left.terms.is_empty() => Err(why),
+            _ => Ok(left),
+        }
+    }
+
     /// What the standings of all terms make.
     pub fn standing(&self, mut of: impl FnMut(&Term) -> Standing) -> Standing {
         let (decides, idle) = match self.any {
@@ -110,6 +139,41 @@ impl Dependency {
             }
         }
         all
+    }
+}
+
+impl Term {
+    /// Is it met by a job that is over, whose tasks ended so? The error is for people.
+    fn past(&self, tasks: Option<&Tasks>, ended: &BTreeMap<Option<u32>, State>) -> Result<(), String> {
+        let meant: Vec<(&Option<u32>, &State)> =
+            ended.iter().filter(|(task, _)| self.task.is_none() || **task == self.task).collect();
+        let Some((_, first)) = meant.first() else {
+            return Err(format!("{self}: job {} has no such task", self.job));
+        };
+        let bad = meant.iter().find(|(_, state)| **state != State::Completed);
+        let how = |state: &State| state.names().0.to_lowercase();
+        match (self.kind, bad) {
+            (Kind::After | Kind::AfterAny | Kind::Singleton, _)
+            | (Kind::AfterOk, None)
+            | (Kind::AfterNotOk, Some(_)) => Ok(()),
+            (Kind::AfterOk, Some((task, state))) => {
+                let task = task.map_or(String::new(), |task| format!("_{task}"));
+                Err(format!("{self} can't be met any more: job {}{task} has ended as {}", self.job, how(state)))
+            }
+            (Kind::AfterNotOk, None) => {
+                Err(format!("{self} can't be met any more: job {} has ended as {}", self.job, how(first)))
+            }
+            (Kind::AfterCorr, _) => {
+                let well = |task: &u32| ended.get(&Some(*task)) == Some(&State::Completed);
+                match tasks.into_iter().flat_map(Tasks::iter).find(|task| !well(task)) {
+                    Some(task) => Err(format!(
+                        "{self} can't be met any more for task {task}: that one of job {} has not ended well, and the job is over",
+                        self.job
+                    )),
+                    None => Ok(()),
+                }
+            }
+        }
     }
 }
 
@@ -158,6 +222,7 @@ impl Display for Dependency {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::array::Array;
     use bolero::check;
 
     #[test]
@@ -175,6 +240,39 @@ mod tests {
             assert!(Dependency::read(wrong).unwrap_err().contains(wrong), "{wrong}");
         }
         check!().with_type::<String>().for_each(|text| _ = Dependency::read(text));
+    }
+
+    #[test]
+    fn jobs_that_are_forgotten_count_as_they_ended() {
+        let well = BTreeMap::from([(None, State::Completed)]);
+        let array = BTreeMap::from([(Some(0), State::Completed), (Some(1), State::Failed)]);
+        let past = |job: u64| match job {
+            1 => Some(well.clone()),
+            2 => Some(array.clone()),
+            _ => None,
+        };
+        let left = |text: &str| {
+            let tasks = Array::read("0-1").unwrap().tasks;
+            Dependency::read(text).unwrap().without_past(Some(&tasks), past).map(|left| left.to_string())
+        };
+        for (text, rest) in [
+            ("afterok:1", ""),
+            ("afterok:1:9,singleton", "afterok:9,singleton"),
+            ("afterany:2,after:2,afternotok:2,afterok:2_0", ""),
+            ("afterok:2?afterok:9", "afterok:9"),
+            ("afterok:1?afterok:9", ""),
+        ] {
+            assert_eq!(left(text), Ok(rest.to_owned()), "{text}");
+        }
+        for (text, why) in [
+            ("afterok:2", "job 2_1 has ended as failed"),
+            ("afternotok:1", "job 1 has ended as completed"),
+            ("afterok:2?afternotok:1", "afternotok:1 can't be met"),
+            ("aftercorr:2", "for task 1"),
+            ("afterok:2_7", "no such task"),
+        ] {
+            assert!(left(text).unwrap_err().contains(why), "{text}: {:?}", left(text));
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::array::{Array, Tasks};
 use crate::gres::Gres;
 use crate::spec::Spec;
+use crate::step::Steps;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
@@ -147,6 +148,53 @@ pub struct Usage {
     pub energy_mj: Option<u64>,
 }
 
+impl Usage {
+    /// And this besides: at other nodes, where memory is another one.
+    pub fn add(&mut self, other: &Usage) {
+        self.cpu_ms += other.cpu_ms;
+        self.memory_mb = self.memory_mb.max(other.memory_mb);
+        self.read += other.read;
+        self.written += other.written;
+        if let Some(energy) = other.energy_mj {
+            *self.energy_mj.get_or_insert(0) += energy;
+        }
+    }
+}
+
+/// What was asked for, as accounts show it when the queue has forgotten the job. All of it is empty in what earlier versions have written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Asked {
+    /// The task's own number, see [`Job::number_of`]; 0 if it has none.
+    pub number: u64,
+    /// When, milliseconds since 1970.
+    pub submitted: u64,
+    /// It could not have begun before.
+    pub eligible: u64,
+    /// The partition.
+    pub partition: String,
+    /// Quality of service.
+    pub quality: Option<String>,
+    /// How long it might run, milliseconds.
+    pub limit_ms: Option<u64>,
+    /// Nodes, ranks and CPUs, at least.
+    pub nodes: u32,
+    /// See there.
+    pub ranks: u32,
+    /// See there.
+    pub cpus: u64,
+    /// Megabytes of each node.
+    pub memory: u64,
+    /// Megabytes for each CPU.
+    pub memory_per_cpu: u64,
+    /// What each node was to have.
+    pub features: Vec<String>,
+    /// Where it was to run.
+    pub reservation: Option<String>,
+    /// What its user sorts his jobs by.
+    pub wckey: String,
+}
+
 /// How the processes of a task ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum How {
@@ -207,12 +255,26 @@ pub struct Run {
     /// It has had the signal that it wanted before its end.
     #[serde(default)]
     pub warned: bool,
+    /// The parallel jobs that its script has started.
+    #[serde(default)]
+    pub steps: Steps,
 }
 
 impl Run {
-    pub(crate) fn new(run: u32, started: u64, shares: Vec<Share>) -> Run {
-        let (began, suspended_at, suspended_ms, ending) = (None, None, 0, None);
-        Run { run, started, began, shares, suspended_at, suspended_ms, ending, parked: false, warned: false }
+    /// One that begins.
+    pub fn new(run: u32, started: u64, shares: Vec<Share>) -> Run {
+        Run {
+            run,
+            started,
+            began: None,
+            shares,
+            suspended_at: None,
+            suspended_ms: 0,
+            ending: None,
+            parked: false,
+            warned: false,
+            steps: Steps::default(),
+        }
     }
 
     /// Its CPUs.
@@ -297,6 +359,17 @@ impl Job {
     /// What people call a task of it.
     pub fn name_of(&self, task: u32) -> Id {
         Id { job: self.id, task: self.is_array().then_some(task) }
+    }
+
+    /// How many numbers it has: each task of an array has one, the first one the array's.
+    pub fn numbers(&self) -> u64 {
+        self.spec.array.as_ref().filter(|array| array.numbered).map_or(1, |array| array.tasks.len().max(1))
+    }
+
+    /// A task's own number, which no other task of any job has (but in arrays of earlier versions, whose tasks all have the array's).
+    pub fn number_of(&self, task: u32) -> u64 {
+        let array = self.spec.array.as_ref().filter(|array| array.numbered);
+        self.id + array.and_then(|array| array.tasks.position(task)).unwrap_or(0)
     }
 
     /// Tasks that an id means: all, if it names none.

@@ -9,7 +9,7 @@
 //! | `spec`, `bytes`, `gres`, `array`, `depend` | what is asked for |
 //! | `times`, `sizes`, `words` | how people write things |
 //! | `directives`, `options`, `pbs` | how scripts say it |
-//! | `job`, `change`, `settings` | jobs; inputs, records and effects; rules |
+//! | `job`, `step`, `change`, `settings` | jobs; their steps; inputs, records and effects; rules |
 //! | `book`, `queue`, `tick` | what is true; what changes it; what time does |
 //! | `plan`, `earliest`, `pass` | what is free when; the first moment that will do; who starts |
 //! | `priority`, `share` | who comes first |
@@ -36,6 +36,7 @@ mod settings;
 mod share;
 pub mod sizes;
 mod spec;
+mod step;
 #[cfg(test)]
 mod tests;
 mod tick;
@@ -47,8 +48,9 @@ mod words;
 pub use bytes::Bytes;
 pub use change::{Change, Effect, Event, Input, Node, Outcome, Record, Reservation, Update};
 pub use explain::{Explanation, Why};
-pub use job::{Cause, How, Id, Job, Run, Share, State, Usage};
+pub use job::{Asked, Cause, How, Id, Job, Run, Share, State, Usage};
 pub use priority::Priority;
 pub use queue::Queue;
 pub use settings::{Partition, Policy, Quality, Settings, Weights};
 pub use spec::{Files, MOST_ENVIRONMENT, MOST_NICE, MOST_SCRIPT, Request, Spec, Tell, Warning, Work};
+pub use step::{MOST_STEPS, Step, Steps};

@@ -3,9 +3,10 @@
 use crate::array::Tasks;
 use crate::book::{Book, Task};
 use crate::change::{Change, Effect, Event, Input, Node, Outcome, Record, Reservation, Update};
-use crate::job::{Cause, How, Id, Job, Run, State, Usage};
+use crate::job::{Asked, Cause, How, Id, Job, Run, State, Usage};
 use crate::settings::Settings;
 use crate::spec::Spec;
+use crate::step::Step;
 use std::collections::BTreeMap;
 
 /// Jobs that wait, run and have just ended; nodes; and rules. Whoever drives it stores each [`Effect::Record`] before anything that follows it is
@@ -74,6 +75,38 @@ impl Queue {
         self.book.jobs.get(&id)
     }
 
+    /// What people mean by an id: each task of an array has a number of its own, too. The array's is the first task's, and means all of it.
+    pub fn named(&self, id: Id) -> Id {
+        let found = self.book.jobs.range(..id.job).next_back().map(|(_, job)| job);
+        let task = found.filter(|_| id.task.is_none() && !self.book.jobs.contains_key(&id.job)).and_then(|job| {
+            let array = job.spec.array.as_ref().filter(|array| array.numbered)?;
+            Some(Id { job: job.id, task: Some(array.tasks.nth(id.job - job.id)?) })
+        });
+        task.unwrap_or(id)
+    }
+
+    /// What was asked for, for accounts.
+    pub fn asked(&self, job: u64, task: u32) -> Option<Asked> {
+        let job = self.book.jobs.get(&job)?;
+        let (spec, request) = (&job.spec, &job.spec.request);
+        Some(Asked {
+            number: job.number_of(task),
+            submitted: job.submitted,
+            eligible: job.since,
+            partition: request.partition.clone().unwrap_or_else(|| self.settings.usual().to_owned()),
+            quality: spec.quality.clone(),
+            limit_ms: spec.limit_ms,
+            nodes: request.least_nodes(),
+            ranks: request.least_ranks(),
+            cpus: request.least_cpus(),
+            memory: request.memory,
+            memory_per_cpu: request.memory_per_cpu,
+            features: request.features.clone(),
+            reservation: request.reservation.clone(),
+            wckey: spec.wckey.clone(),
+        })
+    }
+
     /// All jobs, by number.
     pub fn jobs(&self) -> impl Iterator<Item = &Job> {
         self.book.jobs.values()
@@ -134,6 +167,7 @@ impl Queue {
             Input::NodeLost(name) => self.node_lost(&name),
             Input::Began(id, run) => self.began(id, run),
             Input::Ended(id, run, how, usage) => self.ended(id, run, how, usage),
+            Input::Step { id, run, user, step } => self.step(id, run, &user, *step),
             Input::Reserve(reservation) => self.reserve(reservation),
             Input::Unreserve(name) => {
                 if self.book.reservations.contains_key(&name) {
@@ -181,6 +215,9 @@ impl Queue {
         }
         if let Err(why) = self.acceptable(&mut spec) {
             return self.refuse(why);
+        }
+        if let Some(array) = &mut spec.array {
+            array.numbered = true;
         }
         let id = self.book.next;
         self.write(Change::Submitted(id, Box::new(spec)));
@@ -395,9 +432,20 @@ impl Queue {
         }
     }
 
-    fn ended(&mut self, id: Id, number: u32, how: How, usage: Usage) {
+    fn step(&mut self, id: Id, run: Option<u32>, user: &str, step: Step) {
+        let number = run.or_else(|| self.book.run((id.job, id.task.unwrap_or(0))).map(|run| run.run));
+        let task = number.and_then(|number| self.run_of(id, number));
+        let of_user = |task: &Task| self.book.jobs.get(&task.0).is_some_and(|job| job.spec.user == user);
+        if let Some(task) = task.filter(of_user).filter(|_| step.is_sound()) {
+            self.write(Change::Stepped(task.0, task.1, Box::new(step)));
+        }
+    }
+
+    fn ended(&mut self, id: Id, number: u32, how: How, mut usage: Usage) {
         let Some(task) = self.run_of(id, number) else { return };
-        let Some(run) = self.book.run(task).cloned() else { return };
+        let Some(mut run) = self.book.run(task).cloned() else { return };
+        run.steps.close(self.now);
+        usage.add(&run.steps.away);
         // Who holds its nodes has no end of its own.
         let how = if run.ending == Some(Cause::GivenBack) { How::Exit(0) } else { how };
         let (state, again) = self.verdict(task, &run, &how);
@@ -407,7 +455,8 @@ impl Queue {
         }
         let spec = self.book.jobs.get(&task.0).map(|job| (job.spec.directory.clone(), job.spec.files.clone()));
         let (directory, files) = spec.unwrap_or_default();
-        let outcome = Outcome { id, state, how, usage, run, ended: self.now, directory, files };
+        let asked = self.asked(task.0, task.1).unwrap_or_default();
+        let outcome = Outcome { id, state, how, usage, run, ended: self.now, directory, files, asked };
         self.effects.push(Effect::Outcome(Box::new(outcome)));
         match again {
             Some(_) => self.tell(id, Event::Requeued),

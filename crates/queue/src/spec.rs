@@ -187,6 +187,8 @@ pub struct Spec {
     pub tell: Tell,
     /// What the user notes.
     pub comment: String,
+    /// What the user sorts his jobs by (`--wckey`); it has no meaning here.
+    pub wckey: String,
     /// What it is sent before its time is over.
     pub signal: Option<Warning>,
     /// It is an allocation for somebody who waits elsewhere: it ends when he is gone (who sees to that is the caller).
@@ -217,6 +219,7 @@ impl Default for Spec {
             array: None,
             tell: Tell::default(),
             comment: String::new(),
+            wckey: String::new(),
             signal: None,
             tied: false,
             ticket: String::new(),
@@ -322,9 +325,13 @@ impl Request {
 impl Spec {
     /// Everything is within its bounds and fits together; the error is for people.
     pub fn check(&self) -> Result<(), String> {
-        for (what, text) in [("the name", &self.name), ("the user", &self.user), ("the account", &self.account)] {
-            name(what, text)?;
-        }
+        let texts = [
+            ("the name", &self.name),
+            ("the user", &self.user),
+            ("the account", &self.account),
+            ("the key (--wckey)", &self.wckey),
+        ];
+        texts.into_iter().try_for_each(|(what, text)| name(what, text))?;
         name("the ticket", &self.ticket)?;
         within("the size of the comment", self.comment.len() as u64, 0, MOST_PATH as u64)?;
         if self.user.is_empty() {

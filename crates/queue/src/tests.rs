@@ -196,7 +196,10 @@ fn arrays_are_one_record_until_they_start() {
         dependency: depend::Dependency::read("aftercorr:1").unwrap(),
         ..ranks(1)
     });
-    assert_eq!(story.tick(), "2_1 on n0x1", "the others have not ended well");
+    // Each task has a number of its own.
+    let named = |story: &Story, number: u64| story.queue.named(Id::of(number)).to_string();
+    assert_eq!([1, 2, 50_000, 50_001, 50_003].map(|n| named(&story, n)), ["1", "1_1", "1_49999", "50001", "50001_2"]);
+    assert_eq!(story.tick(), "50001_1 on n0x1", "the others have not ended well");
     story.does(Input::Update(1, Update::AtOnce(Some(4))));
     assert_eq!(story.tick(), "1_7 on n0x1");
     assert_eq!(story.does(Input::Cancel { id: Id::of(1), by: "ann".into() }).len(), 1 + 4 * 2);

@@ -131,7 +131,11 @@ impl World {
         if chance.one_in(4) {
             let first = chance.below(3) as u32;
             let tasks = array::Tasks::from(vec![(first, first + chance.below(8) as u32)]);
-            spec.array = Some(array::Array { tasks, at_once: chance.one_in(2).then(|| 1 + chance.below(3) as u32) });
+            spec.array = Some(array::Array {
+                tasks,
+                at_once: chance.one_in(2).then(|| 1 + chance.below(3) as u32),
+                numbered: false,
+            });
         }
         if chance.one_in(4) && !self.accepted.is_empty() {
             let job = 1 + chance.below(self.accepted.len() as u64);
@@ -198,6 +202,21 @@ impl World {
         if !told && (self.real[&(id, run)] || chance.one_in(2)) {
             return self.does(Input::Began(id, run));
         }
+        if chance.one_in(3) {
+            let step = Step {
+                number: chance.below(3) as u32,
+                name: "step".into(),
+                head: "n0".into(),
+                nodes: vec![("n1".into(), 2)],
+                cpus: 2,
+                began: 5,
+                end: chance.one_in(2).then(|| (6, How::Exit(0))),
+                usage: Usage::default(),
+                away: Usage { cpu_ms: 7, ..Usage::default() },
+            };
+            let user = ["ann", "ben", "cy"][chance.below(3) as usize].to_owned();
+            return self.does(Input::Step { id, run: chance.one_in(2).then_some(run), user, step: Box::new(step) });
+        }
         let how = match chance.below(12) {
             0 => How::OutOfMemory,
             1 => How::NotBegun("no".into()),
@@ -261,10 +280,18 @@ impl World {
             assert!(gres <= node.gres.iter().map(|g| g.count).sum(), "{name}: {gres} gres");
             assert!(!exclusive || runs == 1, "{name}: somebody is not alone");
         }
+        let mut last = 0;
         for job in self.queue.jobs() {
             let mut all = job.waiting.len() + job.running.len() as u64;
             all += job.over.values().map(array::Tasks::len).sum::<u64>();
             assert_eq!(all, job.spec.array.as_ref().map_or(1, |a| a.tasks.len()), "job {}: each task once", job.id);
+            let numbers = job.id..job.id + job.numbers();
+            assert!(numbers.end <= self.queue.book.next && numbers.start >= last, "job {}: numbers of its own", job.id);
+            last = numbers.end;
+            for number in numbers.skip(1) {
+                let id = self.queue.named(Id::of(number));
+                assert_eq!((id.job, job.number_of(id.task.unwrap())), (job.id, number));
+            }
             assert!(job.held.without(&job.waiting).is_empty() && self.accepted.contains(&job.id));
         }
     }

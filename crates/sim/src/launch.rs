@@ -108,6 +108,8 @@ fn order(nodes: u32, arity: u8) -> Order {
         needs: Vec::new(),
         manager: Manager::Pmi1,
         gang: None,
+        exclusive: false,
+        memory_mb: 0,
     }
 }
 

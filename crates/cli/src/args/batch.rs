@@ -177,6 +177,30 @@ pub struct QueueOptions {
     /// Those of these partitions only.
     #[arg(short, long, value_name = "NAME,...", value_delimiter = ',')]
     pub partition: Vec<String>,
+    /// Those whose share this is only.
+    #[arg(short = 'A', long, value_name = "NAME,...", value_delimiter = ',')]
+    pub account: Vec<String>,
+    /// Those of this quality of service only.
+    #[arg(short, long, value_name = "NAME,...", value_delimiter = ',')]
+    pub qos: Vec<String>,
+    /// Those of this reservation only.
+    #[arg(short = 'R', long, value_name = "NAME")]
+    pub reservation: Option<String>,
+    /// Those that were given this key only.
+    #[arg(long, hide = true)]
+    pub wckey: Option<String>,
+    /// By these columns' letters, as squeue has them: `-p,i` (a - before one turns it round).
+    #[arg(short = 'S', long, value_name = "LETTERS", allow_hyphen_values = true)]
+    pub sort: Option<String>,
+    /// Again and again, after so many seconds.
+    #[arg(short, long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub iterate: Option<u64>,
+    /// Their steps.
+    #[arg(short, long, value_name = "STEPS", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub steps: Option<String>,
+    /// Columns by name, as squeue has them: jobid:10,name,state.
+    #[arg(short = 'O', long = "Format", value_name = "COLUMNS", conflicts_with = "format")]
+    pub columns: Option<String>,
     /// Those that have one of these nodes only.
     #[arg(short = 'w', long, value_name = "NODE,...", value_delimiter = ',')]
     pub nodelist: Vec<String>,
@@ -221,6 +245,18 @@ pub struct SinfoOptions {
     /// Which columns: '%P %.5a %.6D %t %N'.
     #[arg(short = 'o', long, value_name = "FORMAT", allow_hyphen_values = true)]
     pub format: Option<String>,
+    /// Why nodes take no jobs.
+    #[arg(short = 'R', long = "list-reasons")]
+    pub reasons: bool,
+    /// A line for each partition.
+    #[arg(short, long)]
+    pub summarize: bool,
+    /// Again and again, after so many seconds.
+    #[arg(short, long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub iterate: Option<u64>,
+    /// Nodes that are down only.
+    #[arg(short, long)]
+    pub dead: bool,
     /// These partitions only.
     #[arg(short, long, value_name = "NAME,...", value_delimiter = ',')]
     pub partition: Vec<String>,
@@ -262,8 +298,35 @@ pub struct CancelOptions {
     /// Send this signal to their processes, and do no more: USR1, 10.
     #[arg(short, long)]
     pub signal: Option<String>,
+    /// That signal to their scripts only.
+    #[arg(short, long, requires = "signal")]
+    pub batch: bool,
+    /// That signal to all of their processes, as if nothing is said.
+    #[arg(short, long, requires = "signal")]
+    pub full: bool,
+    /// Those whose share this is only (likewise).
+    #[arg(short = 'A', long)]
+    pub account: Option<String>,
+    /// Those of this quality of service only (likewise).
+    #[arg(short, long)]
+    pub qos: Option<String>,
+    /// Those of this reservation only (likewise).
+    #[arg(short = 'R', long)]
+    pub reservation: Option<String>,
+    /// Those that have one of these nodes only (likewise).
+    #[arg(short = 'w', long, value_name = "NODE,...", value_delimiter = ',')]
+    pub nodelist: Vec<String>,
+    /// Those that were given this key only (likewise).
+    #[arg(long)]
+    pub wckey: Option<String>,
+    /// As scancel's; it changes nothing.
+    #[arg(short, long, hide = true)]
+    pub verbose: bool,
+    /// As scancel: signals go to steps, unless more is said.
+    #[arg(long, hide = true)]
+    pub slurm: bool,
     /// The jobs; 17_4 for a task of an array, 17_[4-6,9] for some.
-    #[arg(value_name = "JOB", value_parser = several, required_unless_present_any = ["user", "me", "state", "name", "partition"])]
+    #[arg(value_name = "JOB", value_parser = several, required_unless_present_any = ["user", "me", "state", "name", "partition", "account", "qos", "reservation", "nodelist", "wckey"])]
     pub jobs: Vec<Several>,
 }
 
@@ -275,15 +338,30 @@ pub struct Ids {
     pub jobs: Vec<Several>,
 }
 
+/// What `pando usage` adds up.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum By {
+    /// All jobs of a user in an account.
+    User,
+    /// All jobs of an account.
+    Account,
+}
+
 /// `pando usage`.
 #[derive(ClapArgs)]
 pub struct UsageOptions {
     /// Of this user only.
     #[arg(short, long)]
     pub user: Option<String>,
+    /// Of this account only.
+    #[arg(short = 'A', long)]
+    pub account: Option<String>,
     /// Of jobs that ended then or later: 2h, 3d, a date or time.
     #[arg(short = 'S', long, value_name = "TIME")]
     pub since: Option<String>,
+    /// One line for all of each of these: user, account.
+    #[arg(long, value_name = "WHAT", value_enum)]
+    pub by: Option<By>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
@@ -322,9 +400,36 @@ pub struct HistoryOptions {
     /// No first line with names.
     #[arg(long)]
     pub noheader: bool,
-    /// As sacct: its columns.
+    /// Whose share they were taken from.
+    #[arg(short = 'A', long, value_name = "NAME,...", value_delimiter = ',')]
+    pub account: Vec<String>,
+    /// That were in these partitions.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub partition: Vec<String>,
+    /// That had one of these nodes.
+    #[arg(short = 'w', long, value_name = "NODE,...", value_delimiter = ',')]
+    pub nodelist: Vec<String>,
+    /// In place of |.
+    #[arg(long, hide = true)]
+    pub delimiter: Option<String>,
+    /// As sacct: its columns, jobs that wait or run, and steps.
     #[arg(long, hide = true)]
     pub slurm: bool,
+    /// As sacct: everybody's; no steps; fewer and more columns; the names of all.
+    #[arg(long, hide = true)]
+    pub allusers: bool,
+    /// See there.
+    #[arg(long, hide = true)]
+    pub allocations: bool,
+    /// See there.
+    #[arg(long, hide = true)]
+    pub brief: bool,
+    /// See there.
+    #[arg(long, hide = true)]
+    pub long: bool,
+    /// See there.
+    #[arg(long, hide = true)]
+    pub helpformat: bool,
     /// So many at most, the newest.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1000)]
     pub most: u32,

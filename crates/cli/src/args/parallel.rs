@@ -90,6 +90,15 @@ pub struct ParallelOptions {
     /// More ranks than the hostfile has slots.
     #[arg(long, help_heading = WHERE)]
     pub oversubscribe: bool,
+    /// More ranks than the batch job has CPUs, of which this is a step.
+    #[arg(short = 'O', long, help_heading = WHERE)]
+    pub overcommit: bool,
+    /// In a batch job: on CPUs that no other step of it has which says this, too; it waits for them.
+    #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = WHERE)]
+    pub exclusive: Option<String>,
+    /// What its ranks may have of each node's memory, all together: 500M, 4G; 0: as much as there is. Who takes more is ended.
+    #[arg(long, value_name = "SIZE", value_parser = pando_queue::sizes::megabytes, help_heading = WHERE)]
+    pub mem: Option<u64>,
     /// Ranks have CPUs that other gangs may have, too: the whole job runs at once in its turns, on all nodes (`pando gang` shows them).
     #[arg(long, conflicts_with_all = ["oversubscribe"], help_heading = WHERE)]
     pub gang: bool,
@@ -262,6 +271,9 @@ impl ParallelOptions {
             self.hostfile.is_some(),
             self.slots.is_some(),
             self.oversubscribe,
+            self.overcommit,
+            self.exclusive.is_some(),
+            self.mem.is_some(),
             self.gang,
             self.chdir.is_some(),
             self.export.is_some(),

@@ -67,6 +67,7 @@ fn holder(options: &AllocOptions) -> Result<(Spec, Manner), String> {
     spec.files.output = Some(Bytes::from("/dev/null"));
     (spec.files.error, spec.files.input) = (None, None);
     (spec.requeue, spec.tied) = (false, true);
+    super::spec::gpus(&mut spec.request, manner.gpus.as_deref())?;
     let here = std::env::current_dir().map_err(|e| format!("the working directory: {e}"))?;
     let directory = manner.chdir.as_ref().map_or(here.clone(), |dir| here.join(dir));
     spec.directory = Bytes(directory.into_os_string().into_vec());
@@ -143,7 +144,7 @@ fn runs(
     let shown = words[0].to_string_lossy().into_owned();
     let mut command = Command::new(&words[0]);
     let here = std::env::current_dir().unwrap_or_default();
-    command.args(&words[1..]).envs(given(spec, Id::of(number), 0, shares)).env("SLURM_SUBMIT_DIR", here);
+    command.args(&words[1..]).envs(given(spec, (Id::of(number), number), 0, shares)).env("SLURM_SUBMIT_DIR", here);
     command.env("SLURM_SUBMIT_HOST", super::host()).envs(variables::asked(spec)).envs(of_cluster(client, spec));
     sys::unblock_signals(&mut command);
     OF_A_SCRIPT.iter().for_each(|name| _ = command.env_remove(name));
@@ -201,8 +202,8 @@ fn watch(client: &Client, number: u64, phase: &Mutex<Phase>, called: &str) {
 }
 
 /// What the job's programs are told of it.
-fn given(spec: &Spec, id: Id, run: u32, shares: &[Share]) -> Vec<(&'static str, String)> {
-    let order = Order::of(spec, Key { keeper: String::new(), id, run }, shares.to_vec());
+fn given(spec: &Spec, (id, number): (Id, u64), run: u32, shares: &[Share]) -> Vec<(&'static str, String)> {
+    let order = Order::of(spec, Key { keeper: String::new(), id, run }, number, shares.to_vec());
     variables::ours(&order, shares.first().map_or("", |s| s.node.as_str()))
 }
 
@@ -261,6 +262,7 @@ pub fn tie(client: &Client, job: u64) -> Ended {
 /// `pando attach --shell`: a step of the job, with a terminal.
 pub fn shell(client: &Client, id: Id) -> Ended {
     let shell = std::env::var_os("SHELL").filter(|s| !s.is_empty()).unwrap_or_else(|| "/bin/sh".into());
+    let id = super::named(client, id)?;
     let shown: Shown = ask(client, &Ask::Show(id))?;
     let (_, share, _) = nodes_of(&shown, id)?;
     let directory = String::from_utf8_lossy(&shown.job.spec.directory.0).into_owned();
@@ -281,15 +283,17 @@ fn nodes_of(shown: &Shown, id: Id) -> Result<(Id, Vec<Share>, u32), String> {
 
 /// Becomes `NAME WORDS`, another command of ours, within a job that runs: with its variables. Comes back only if that can't be.
 pub fn enter(client: &Client, id: Id, name: &OsStr, words: impl IntoIterator<Item = OsString>) -> Ended {
-    let shown: Shown = ask(client, &Ask::Show(id))?;
-    let (task, shares, run) = nodes_of(&shown, id)?;
+    let meant = super::named(client, id)?;
+    let shown: Shown = ask(client, &Ask::Show(meant))?;
+    let (task, shares, run) = nodes_of(&shown, meant)?;
+    let number = shown.job.number_of(task.task.unwrap_or(0));
     if shown.job.spec.user != super::me() {
         return Err(format!("job {id} is {}'s, and not yours", shown.job.spec.user));
     }
     let exe = std::env::current_exe().map_err(|e| format!("/proc/self/exe: {e}"))?;
     let mut command = Command::new(exe);
-    command.arg0(name).args(words).envs(given(&shown.job.spec, task, run, &shares));
+    command.arg0(name).args(words).envs(given(&shown.job.spec, (task, number), run, &shares));
     // Whoever named all tasks by one that runs is in that one.
-    command.env("PANDO_BATCH_JOB", id.to_string());
+    command.env(super::WITHIN, id.to_string());
     Err(format!("/proc/self/exe: {}", command.exec()))
 }

@@ -83,7 +83,8 @@ impl Format {
 
 /// Columns by name, as sacct has them.
 pub struct Columns {
-    all: Vec<(String, Option<usize>)>,
+    /// Names, how wide, and whether on the left side.
+    all: Vec<(String, Option<usize>, bool)>,
     /// Between columns, in the place of widths; and at the end, too.
     pub between: Option<(String, bool)>,
 }
@@ -96,7 +97,7 @@ impl Columns {
             let lower = name.to_ascii_lowercase();
             let width = width.map(|w| w.trim_start_matches('-').parse::<usize>()).transpose();
             match (known.contains(&lower.as_str()), width) {
-                (true, Ok(width)) => Ok((name.to_owned(), width)),
+                (true, Ok(width)) => Ok((name.to_owned(), width, word.contains("%-"))),
                 (true, Err(_)) => Err(format!("`{word}`: a width is a number")),
                 (false, _) => Err(format!("`{name}` is no column here; there are {}", known.join(", "))),
             }
@@ -116,10 +117,10 @@ impl Columns {
     /// Prints them. `of`: what the cell of this row and column is.
     pub fn print<R>(&self, rows: &[R], header: bool, of: impl Fn(&R, &str) -> String) -> Ended {
         let cells =
-            |row: &R| self.all.iter().map(|(name, _)| self.cell(&of(row, &name.to_ascii_lowercase()))).collect();
+            |row: &R| self.all.iter().map(|(name, ..)| self.cell(&of(row, &name.to_ascii_lowercase()))).collect();
         let mut lines: Vec<Vec<String>> = Vec::new();
         if header {
-            lines.push(self.all.iter().map(|(name, _)| name.clone()).collect());
+            lines.push(self.all.iter().map(|(name, ..)| name.clone()).collect());
         }
         lines.extend(rows.iter().map(cells));
         if let Some((between, ends)) = &self.between {
@@ -128,9 +129,14 @@ impl Columns {
         }
         let widest = |i: usize| lines.iter().map(|l| l[i].chars().count()).max().unwrap_or(0);
         let widths: Vec<usize> =
-            self.all.iter().enumerate().map(|(i, (_, w))| w.unwrap_or_else(|| widest(i))).collect();
+            self.all.iter().enumerate().map(|(i, (_, w, _))| w.unwrap_or_else(|| widest(i))).collect();
         for (number, line) in lines.iter().enumerate() {
-            let cells: Vec<String> = line.iter().zip(&widths).map(|(cell, w)| fitted(cell, *w, true)).collect();
+            let cells: Vec<String> = line
+                .iter()
+                .zip(&widths)
+                .zip(&self.all)
+                .map(|((cell, w), (.., left))| fitted(cell, *w, !left))
+                .collect();
             println!("{}", cells.join(" "));
             if header && number == 0 {
                 println!("{}", widths.iter().map(|w| "-".repeat(*w)).collect::<Vec<_>>().join(" "));
@@ -155,7 +161,10 @@ mod tests {
         assert_eq!(Format::read("%5j|%j", "j").unwrap().line(|_| "a\n\u{1b}]b".into()), "a ?]b|a ?]b");
         assert!(Columns::read("JobID,name%x", &["jobid", "name"]).is_err());
         assert!(Columns::read("jobid,bogus", &["jobid"]).err().unwrap().contains("`bogus`"));
-        assert_eq!(Columns::read("JobID,name%20", &["jobid", "name"]).unwrap().all[1], ("name".into(), Some(20)));
+        assert_eq!(
+            Columns::read("JobID,name%20", &["jobid", "name"]).unwrap().all[1],
+            ("name".into(), Some(20), false)
+        );
     }
 
     #[test]

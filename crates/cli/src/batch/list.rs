@@ -5,18 +5,19 @@ use super::{Ended, ask, now};
 use crate::args::{CancelOptions, QueueOptions, all_jobs};
 use crate::show::print_json;
 use pando_node::client::Client;
-use pando_node::queue::ask::{Ask, Cluster, Done, Line, Shown};
+use pando_node::queue::ask::{Ask, Cluster, Done, Line, Shown, Whom};
 use pando_node::sys;
 use pando_node::views::{Liveness, Node};
 use pando_queue::{Id, State, times};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// What squeue shows if nothing is said.
 const USUAL: &str = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R";
 const LONG: &str = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R";
 const START: &str = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %R";
 /// The columns, and their names.
-const COLUMNS: [(char, &str); 30] = [
+const COLUMNS: [(char, &str); 45] = [
     ('i', "JOBID"),
     ('A', "JOBID"),
     ('F', "ARRAY_JOB_ID"),
@@ -47,6 +48,21 @@ const COLUMNS: [(char, &str); 30] = [
     ('B', "EXEC_HOST"),
     ('y', "NICE"),
     ('n', "REQ_NODES"),
+    ('b', "TRES_PER_NODE"),
+    ('c', "MIN_CPUS"),
+    ('d', "ELIGIBLE_TIME"),
+    ('E', "DEPENDENCY"),
+    ('f', "FEATURES"),
+    ('G', "RESTARTS"),
+    ('h', "OVER_SUBSCRIBE"),
+    ('o', "COMMAND"),
+    ('s', "TASKS"),
+    ('U', "UID"),
+    ('v', "RESERVATION"),
+    ('w', "WCKEY"),
+    ('W', "LICENSES"),
+    ('x', "EXC_NODES"),
+    ('Y', "SCHEDNODES"),
 ];
 
 /// A moment as Slurm writes it.
@@ -90,7 +106,8 @@ fn cell(l: &Line, expected: Option<u64>, letter: char) -> String {
     let left = l.limit_ms.map(|limit| limit.saturating_sub(l.ran_ms));
     match letter {
         'i' => l.id.clone(),
-        'A' | 'F' => l.job.to_string(),
+        'A' => l.number.to_string(),
+        'F' => l.job.to_string(),
         'K' => task.to_owned(),
         'P' => l.partition.clone(),
         'j' => l.name.clone(),
@@ -122,13 +139,80 @@ fn cell(l: &Line, expected: Option<u64>, letter: char) -> String {
         'k' => l.comment.clone(),
         'B' => l.nodes.first().cloned().unwrap_or_else(|| "n/a".into()),
         'y' => l.nice.to_string(),
+        'n' => l.wanted.0.join(","),
+        'x' => l.wanted.1.join(","),
+        'b' => if l.gres.is_empty() { "N/A" } else { &l.gres }.to_owned(),
+        'c' => l.cpus_per_rank.to_string(),
+        'd' => moment(Some(l.eligible).filter(|at| *at > 0)),
+        'E' => null(&l.dependency),
+        'f' => null(&l.features.join(",")),
+        'G' => l.restarts.to_string(),
+        'h' => if l.exclusive { "NO" } else { "OK" }.to_owned(),
+        'o' | 'W' | 'Y' => "(null)".into(),
+        's' => l.ranks.to_string(),
+        'U' => pando_kernel::rank::user(&l.user).map_or_else(|| l.user.clone(), |user| user.uid.to_string()),
+        'v' => null(&l.reservation),
+        'w' => null(&l.wckey),
         _ => String::new(),
+    }
+}
+
+/// As Slurm writes that there is nothing.
+fn null(text: &str) -> String {
+    if text.is_empty() { "(null)".into() } else { text.to_owned() }
+}
+
+/// In the order of these columns' letters: `-p,i`; numbers as numbers.
+fn sort(lines: &mut [Line], letters: &str) -> Result<(), String> {
+    for word in letters.split(',').filter(|w| !w.is_empty()).rev() {
+        let (down, letter) = word.strip_prefix('-').map_or((false, word), |letter| (true, letter));
+        let letter = letter.trim_start_matches('+').chars().next().unwrap_or(' ');
+        let known = || COLUMNS.map(|(letter, _)| letter).iter().collect::<String>();
+        if !COLUMNS.iter().any(|(l, _)| *l == letter) {
+            return Err(format!("--sort: `{word}` is no column here; there are {}", known()));
+        }
+        lines.sort_by(|a, b| {
+            let (a, b) = (cell(a, None, letter), cell(b, None, letter));
+            let order = match (a.parse::<f64>(), b.parse::<f64>()) {
+                (Ok(a), Ok(b)) => a.total_cmp(&b),
+                _ => a.cmp(&b),
+            };
+            if down { order.reverse() } else { order }
+        });
+    }
+    Ok(())
+}
+
+/// Steps that run, as `squeue -s` has them. `wanted`: those of these jobs, or these (`17.0`); all, if it is empty.
+fn steps(lines: &[Line], wanted: &str, header: bool) {
+    const HEAD: [&str; 6] = ["STEPID", "NAME", "PARTITION", "USER", "TIME", "NODELIST"];
+    let row = |cells: [&str; 6]| {
+        let [id, name, partition, user, time, nodes] = cells;
+        println!("{}", plain(&format!("{id:>15} {name:>8.8} {partition:>9.9} {user:>8.8} {time:>9} {nodes}")));
+    };
+    if header {
+        row(HEAD);
+    }
+    for line in lines {
+        for step in line.steps.all.iter().filter(|step| step.end.is_none()) {
+            let id = format!("{}.{}", line.id, step.number);
+            let is = |w: &str| w == id || w == line.id || w == line.job.to_string();
+            if wanted.is_empty() || wanted.split(',').any(is) {
+                let time = times::show(Some(now().0.saturating_sub(step.began)));
+                let nodes = step.nodes.iter().map(|(node, _)| node.as_str()).collect::<Vec<_>>().join(",");
+                row([&id, &step.name, &line.partition, &line.user, &time, &nodes]);
+            }
+        }
     }
 }
 
 /// The lines that an option means.
 fn meant(client: &Client, options: &QueueOptions) -> Result<Vec<Line>, String> {
     let states = states(&options.states)?;
+    let jobs: Vec<Id> = match options.jobs.is_empty() {
+        true => Vec::new(),
+        false => ask(client, &Ask::Named(options.jobs.clone()))?,
+    };
     let mut users = options.user.clone();
     users.extend(options.me.then(super::me));
     let mut lines: Vec<Line> = ask(client, &Ask::List)?;
@@ -147,8 +231,12 @@ fn meant(client: &Client, options: &QueueOptions) -> Result<Vec<Line>, String> {
         has(&users, &l.user)
             && has(&options.name, &l.name)
             && has(&options.partition, &l.partition)
+            && has(&options.account, &l.account)
+            && (options.qos.is_empty() || options.qos.contains(&cell(l, None, 'q')))
+            && options.reservation.as_ref().is_none_or(|r| *r == l.reservation)
+            && options.wckey.as_ref().is_none_or(|w| *w == l.wckey)
             && (options.nodelist.is_empty() || options.nodelist.iter().any(|n| l.nodes.contains(n)))
-            && (options.jobs.is_empty() || options.jobs.iter().any(|id| is_of(l, *id)))
+            && (jobs.is_empty() || jobs.iter().any(|id| is_of(l, *id)))
             && shown(l)
             && (!options.start || l.state == State::Pending)
     });
@@ -173,7 +261,7 @@ pub fn place(l: &Line) -> String {
 }
 
 /// A line of this job; of a task that waits with others, too.
-fn is_of(l: &Line, id: Id) -> bool {
+pub fn is_of(l: &Line, id: Id) -> bool {
     l.job == id.job && id.task.is_none_or(|task| tasks(l).is_none_or(|all| all.iter().any(|t| t.task == Some(task))))
 }
 
@@ -197,7 +285,7 @@ fn each(line: Line) -> Vec<Line> {
     }
 }
 
-/// `pando queue`.
+/// `pando queue`, once or again and again.
 pub fn queue(client: &Client, options: &QueueOptions) -> Ended {
     if options.keeper {
         let all: Cluster = ask(client, &Ask::Cluster)?;
@@ -207,11 +295,29 @@ pub fn queue(client: &Client, options: &QueueOptions) -> Ended {
         }
         return Ok(0);
     }
-    let lines = meant(client, options)?;
+    let Some(seconds) = options.iterate else { return show(client, options) };
+    loop {
+        println!("{}", moment(Some(now().0)));
+        show(client, options)?;
+        println!();
+        std::thread::sleep(Duration::from_secs(seconds));
+    }
+}
+
+fn show(client: &Client, options: &QueueOptions) -> Ended {
+    let mut lines = meant(client, options)?;
+    if let Some(letters) = &options.sort {
+        sort(&mut lines, letters)?;
+    }
     if options.json {
         return print_json(&lines).map(|()| 0);
     }
-    let format = match (&options.format, options.start, options.long, options.slurm) {
+    if let Some(wanted) = &options.steps {
+        steps(&lines, wanted, !options.noheader);
+        return Ok(0);
+    }
+    let named = options.columns.as_deref().map(super::columns::by_letters).transpose()?;
+    let format = match (named.as_ref().or(options.format.as_ref()), options.start, options.long, options.slurm) {
         (Some(format), ..) => format,
         (None, true, ..) => START,
         (None, _, true, _) => LONG,
@@ -240,8 +346,17 @@ pub fn queue(client: &Client, options: &QueueOptions) -> Ended {
 pub fn cancel(client: &Client, options: &CancelOptions) -> Ended {
     let signal = options.signal.as_deref().map(super::signal).transpose()?;
     let picks = options.state.is_some() || options.name.is_some() || options.partition.is_some() || options.me;
+    let more = options.account.is_some() || options.qos.is_some() || options.reservation.is_some();
+    let picks = picks || more || !options.nodelist.is_empty() || options.wckey.is_some();
     let jobs = all_jobs(&options.jobs);
-    let mut what = Ask::Cancel { ids: jobs.clone(), user: options.user.clone(), signal };
+    // What stops, goes on or ends a job does so to all of it.
+    let to_all = signal.is_some_and(|s| [libc::SIGKILL, libc::SIGSTOP, libc::SIGCONT, libc::SIGTSTP].contains(&s));
+    let whom = match options.batch {
+        true => Whom::Script,
+        false if options.slurm && !options.full && !to_all => Whom::Steps,
+        false => Whom::All,
+    };
+    let mut what = Ask::Cancel { ids: jobs.clone(), user: options.user.clone(), signal, whom };
     if picks {
         let mine = options.user.is_none() && jobs.is_empty();
         let chosen = QueueOptions {
@@ -250,11 +365,16 @@ pub fn cancel(client: &Client, options: &CancelOptions) -> Ended {
             states: options.state.iter().cloned().collect(),
             name: options.name.iter().cloned().collect(),
             partition: options.partition.iter().cloned().collect(),
+            account: options.account.iter().cloned().collect(),
+            qos: options.qos.iter().cloned().collect(),
+            reservation: options.reservation.clone(),
+            nodelist: options.nodelist.clone(),
+            wckey: options.wckey.clone(),
             ..QueueOptions::default()
         };
         let lines: Vec<Line> = meant(client, &chosen)?.into_iter().filter(|l| !l.state.is_final()).collect();
         let ids = lines.iter().flat_map(|l| tasks(l).unwrap_or_else(|| vec![Id::of(l.job)]));
-        what = Ask::Cancel { ids: ids.collect(), user: None, signal };
+        what = Ask::Cancel { ids: ids.collect(), user: None, signal, whom };
     }
     let done: Done = ask(client, &what)?;
     if !options.quiet {

@@ -1,6 +1,8 @@
 //! Batch jobs: `pando submit`, `queue`, `cancel` and what else is said to the queue.
 
+mod accounts;
 mod alloc;
+mod columns;
 mod format;
 mod list;
 mod logs;
@@ -15,8 +17,8 @@ mod usage;
 
 pub use format::plain;
 
-use crate::args::{BatchVerb, SubmitOptions, UsageOptions, all_jobs};
-use crate::parallel::environment::environment;
+use crate::args::{BatchVerb, SubmitOptions, all_jobs};
+use crate::parallel::environment::{Variables, environment, with_login};
 
 use pando_node::client::{Client, ClientError};
 use pando_node::queue::ask::{Ask, Done, Over, Sends};
@@ -33,6 +35,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// One wait; then it is asked again.
 const PATIENCE_MS: u64 = 30_000;
 
+/// By this a command knows that it has begun again within a job, whatever that was called.
+const WITHIN: &str = "PANDO_BATCH_WITHIN";
 /// A daemon that is started again is there within this.
 const COMES_BACK: Duration = Duration::from_secs(60);
 /// It is tried so often.
@@ -48,6 +52,12 @@ fn said(e: ClientError) -> String {
 fn ask<T: DeserializeOwned>(client: &Client, what: &Ask) -> Result<T, String> {
     let _waits = taken::Waits::begin();
     client.post("/v1/queue", what).map_err(said)
+}
+
+/// What is meant by a number: a task of an array has one of its own, too.
+fn named(client: &Client, id: Id) -> Result<Id, String> {
+    let all: Vec<Id> = ask(client, &Ask::Named(vec![id]))?;
+    Ok(all.first().copied().unwrap_or(id))
 }
 
 fn now() -> (u64, i64) {
@@ -72,12 +82,17 @@ fn made(options: &SubmitOptions) -> Result<(Spec, Manner), String> {
     let here = std::env::current_dir().map_err(|e| format!("the working directory: {e}"))?;
     let directory = manner.chdir.as_ref().map_or(here.clone(), |dir| here.join(dir));
     spec.directory = Bytes(directory.as_os_str().as_bytes().to_vec());
-    let variables = environment(std::env::vars_os().collect(), manner.export.as_deref().map(OsStr::new), &[])?;
+    let all: Variables = std::env::vars_os().collect();
+    let mut variables = environment(all.clone(), manner.export.as_deref().map(OsStr::new), &[])?;
+    if manner.export.is_some() {
+        variables = with_login(variables, &all);
+    }
     spec.environment = variables.into_iter().map(|(n, v)| (Bytes(n.into_vec()), Bytes(v.into_vec()))).collect();
     let name = (Bytes::from("SLURM_SUBMIT_HOST"), Bytes::from(host().as_str()));
     spec.environment.retain(|(n, _)| *n != name.0);
     spec.environment.push(name);
     spec.work = work;
+    spec::gpus(&mut spec.request, manner.gpus.as_deref())?;
     whole(&mut spec.tell, me);
     if spec.files.output.is_none() && options.slurm {
         spec.files.output = Some(Bytes::from(if spec.array.is_some() { "slurm-%A_%a.out" } else { "slurm-%j.out" }));
@@ -215,7 +230,7 @@ pub fn act(client: &Client, verb: BatchVerb) -> i32 {
         BatchVerb::Tie { job } => alloc::tie(client, job),
         BatchVerb::Scontrol { words } => scontrol::scontrol(client, &words),
         BatchVerb::Sinfo(options) => nodes::sinfo(client, &options),
-        BatchVerb::Usage(options) => used(client, options).map(|()| 0),
+        BatchVerb::Usage(options) => usage::show(client, &options).map(|()| 0),
         BatchVerb::History(options) => past::history(client, &options),
     };
     done.unwrap_or_else(|why| {
@@ -226,7 +241,8 @@ pub fn act(client: &Client, verb: BatchVerb) -> i32 {
 
 /// Are we in this job already?
 pub fn is_within(id: Id) -> bool {
-    std::env::var("PANDO_BATCH_JOB").is_ok_and(|job| job == id.to_string())
+    let is = |name: &str| std::env::var(name).is_ok_and(|job| job == id.to_string());
+    is("PANDO_BATCH_JOB") || is("PANDO_BATCH_NUMBER") || is(WITHIN)
 }
 
 /// Has this very command begin again within a job. Comes back, with the reason, only if that can't be.
@@ -304,9 +320,4 @@ fn signal(text: &str) -> Result<i32, String> {
     let known = NAMES.iter().find(|(n, _)| *n == name).map(|(_, number)| *number);
     let number = known.or_else(|| text.parse().ok().filter(|n| (1..=64).contains(n)));
     number.ok_or_else(|| format!("`{text}` is no signal: write USR1, or its number"))
-}
-
-fn used(client: &Client, options: UsageOptions) -> Result<(), String> {
-    let since = options.since.as_deref().map_or(Ok(0), crate::events::since)?;
-    usage::show(client, &Ask::Usage { user: options.user, since }, options.json)
 }

@@ -14,7 +14,9 @@ const USUAL: &str = "%9P %.5a %.10l %.6D %.6t %N";
 const LONG: &str = "%9P %.5a %.10l %.6D %.11T %.6c %.8m %N";
 const NODES: &str = "%N %.6D %.9P %6t";
 const NODES_LONG: &str = "%N %.6D %.9P %11T %4c %.8m %.4J";
-const COLUMNS: [(char, &str); 19] = [
+const SUMMARY: &str = "%9P %.5a %.10l %.15F %N";
+const REASONS: &str = "%20E %9u %19H %N";
+const COLUMNS: [(char, &str); 21] = [
     ('P', "PARTITION"),
     ('R', "PARTITION"),
     ('a', "AVAIL"),
@@ -32,6 +34,8 @@ const COLUMNS: [(char, &str); 19] = [
     ('e', "FREE_MEM"),
     ('E', "REASON"),
     ('F', "NODES(A/I/O/T)"),
+    ('H', "TIMESTAMP"),
+    ('u', "USER"),
     ('J', "JOBS"),
     ('s', "JOB_SIZE"),
 ];
@@ -107,15 +111,33 @@ fn cell(partition: &PartitionUse, nodes: &[&NodeUse], letter: char) -> String {
                 nodes.iter().flat_map(|n| &n.node.features).map(String::as_str).collect();
             if all.is_empty() { "(null)".into() } else { all.into_iter().collect::<Vec<_>>().join(",") }
         }
-        'E' => "none".into(),
+        'E' => match state {
+            "down" => "Not responding".into(),
+            "drained" | "draining" => "drained".into(),
+            _ => "none".into(),
+        },
+        // The audit log of the node says it.
+        'H' | 'u' => "Unknown".into(),
         's' => "1-infinite".into(),
         _ => String::new(),
     }
 }
 
-/// `sinfo`.
+/// `sinfo`, once or again and again.
 pub fn sinfo(client: &Client, options: &SinfoOptions) -> Ended {
+    let Some(seconds) = options.iterate else { return once(client, options) };
+    loop {
+        println!("{}", super::list::moment(Some(super::now().0)));
+        once(client, options)?;
+        println!();
+        std::thread::sleep(std::time::Duration::from_secs(seconds));
+    }
+}
+
+fn once(client: &Client, options: &SinfoOptions) -> Ended {
     let mut all = cluster(client)?;
+    let is_shut = |n: &NodeUse| ["down", "drained", "draining"].contains(&n.state.as_str());
+    all.nodes.retain(|n| (!options.reasons || is_shut(n)) && (!options.dead || n.state == "down"));
     let has = |list: &[String], one: &String| list.is_empty() || list.contains(one);
     all.partitions.retain(|p| has(&options.partition, &p.name));
     all.nodes.retain(|n| {
@@ -128,6 +150,8 @@ pub fn sinfo(client: &Client, options: &SinfoOptions) -> Ended {
         return print_json(&all).map(|()| 0);
     }
     let format = options.format.as_deref().unwrap_or(match (options.each, options.long) {
+        _ if options.reasons => REASONS,
+        _ if options.summarize => SUMMARY,
         (false, false) => USUAL,
         (false, true) => LONG,
         (true, false) => NODES,
@@ -143,12 +167,17 @@ pub fn sinfo(client: &Client, options: &SinfoOptions) -> Ended {
         // Nodes that differ in nothing that is shown are one line.
         let mut groups: Vec<Vec<&NodeUse>> = Vec::new();
         for node in mine {
-            match groups.iter_mut().find(|g| !options.each && g[0].state == node.state) {
+            match groups.iter_mut().find(|g| !options.each && (options.summarize || g[0].state == node.state)) {
                 Some(group) => group.push(node),
                 None => groups.push(vec![node]),
             }
         }
-        if groups.is_empty() && options.nodes.is_empty() && options.states.is_empty() {
+        if groups.is_empty()
+            && !options.reasons
+            && !options.dead
+            && options.nodes.is_empty()
+            && options.states.is_empty()
+        {
             groups.push(Vec::new());
         }
         for group in groups {

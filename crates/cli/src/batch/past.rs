@@ -1,135 +1,130 @@
 //! `pando history`, with its own columns or sacct's.
 
+use super::accounts::{self, Row, end, state, why};
 use super::format::{Columns, say};
-use super::list::{moment, states};
+use super::list::states;
 use super::shown::span;
-use super::{Ended, ask};
+use super::{Ended, ask, named, now};
 use crate::args::HistoryOptions;
 use crate::show::{print_json, print_table};
 use pando_node::client::Client;
-use pando_node::queue::ask::{Ask, Past};
-use pando_queue::{Cause, How, State};
+use pando_node::queue::ask::{Ask, Line, Past};
+use pando_node::sys;
+use pando_queue::{Id, State};
 
-/// What sacct shows if nothing is said.
-const USUAL: &str = "jobid,jobname%10,partition%10,account%10,alloccpus%10,state%10,exitcode%8";
-/// Its columns that there are.
-const COLUMNS: [&str; 28] = [
-    "jobid",
-    "jobidraw",
-    "jobname",
-    "partition",
-    "account",
-    "user",
-    "alloccpus",
-    "ncpus",
-    "allocnodes",
-    "nnodes",
-    "ntasks",
-    "state",
-    "exitcode",
-    "start",
-    "end",
-    "elapsed",
-    "elapsedraw",
-    "totalcpu",
-    "cputime",
-    "cputimeraw",
-    "maxrss",
-    "nodelist",
-    "workdir",
-    "reason",
-    "maxdiskread",
-    "maxdiskwrite",
-    "restarts",
-    "suspended",
-];
+/// What sacct shows if nothing is said; with --brief; and with --long.
+const USUAL: &str = "jobid%-12,jobname%10,partition%10,account%10,alloccpus%10,state%10,exitcode%8";
+const BRIEF: &str = "jobid%-12,state%10,exitcode%8";
+const LONG: &str = "jobid,jobidraw,jobname,partition,maxrss,ntasks,alloccpus,elapsed,state,exitcode,avecpu,reqmem,consumedenergy,maxdiskread,maxdiskwrite,alloctres";
+
+/// What is asked for.
+struct Wanted<'a> {
+    options: &'a HistoryOptions,
+    jobs: Vec<Id>,
+    users: Vec<String>,
+    states: Option<Vec<State>>,
+    since: u64,
+    until: u64,
+}
+
+impl Wanted<'_> {
+    fn read<'a>(client: &Client, options: &'a HistoryOptions) -> Result<Wanted<'a>, String> {
+        let jobs = options.job.iter().map(|id| named(client, *id)).collect::<Result<Vec<_>, _>>()?;
+        let mut users = options.user.clone();
+        // As sacct has it: others' only if that is said, or by root.
+        let all = options.allusers || !jobs.is_empty() || !users.is_empty() || sys::effective_uid() == 0;
+        if options.slurm && !all {
+            users.push(super::me());
+        }
+        let since = match &options.since {
+            Some(text) => crate::events::since(text)?,
+            // sacct begins with this day.
+            None if options.slurm && jobs.is_empty() => midnight(),
+            None => 0,
+        };
+        let until = options.until.as_deref().map_or(Ok(u64::MAX), crate::events::since)?;
+        let states = if options.state.is_empty() { None } else { states(&options.state)? };
+        Ok(Wanted { options, jobs, users, states, since, until })
+    }
+
+    fn is(&self, user: &str, name: &str, account: &str, partition: &str, nodes: &[String], state: State) -> bool {
+        let o = self.options;
+        let has = |list: &[String], one: &str| list.is_empty() || list.iter().any(|l| l == one);
+        has(&self.users, user)
+            && has(&o.name, name)
+            && has(&o.account, account)
+            && has(&o.partition, partition)
+            && (o.nodelist.is_empty() || o.nodelist.iter().any(|node| nodes.contains(node)))
+            && self.states.as_ref().is_none_or(|states| states.contains(&state))
+    }
+
+    fn past(&self, p: &Past) -> bool {
+        let o = &p.outcome;
+        let nodes: Vec<String> = o.run.shares.iter().map(|s| s.node.clone()).collect();
+        let is_job = |w: &Id| w.job == o.id.job && (w.task.is_none() || w.task == o.id.task);
+        o.ended >= self.since
+            && (o.asked.submitted.min(o.ended) <= self.until)
+            && (self.options.slurm || o.ended <= self.until)
+            && (self.jobs.is_empty() || self.jobs.iter().any(is_job))
+            && self.is(&p.user, &p.name, &p.account, &o.asked.partition, &nodes, o.state)
+    }
+
+    fn line(&self, line: &Line) -> bool {
+        !line.state.is_final()
+            && line.submitted <= self.until
+            && (self.jobs.is_empty() || self.jobs.iter().any(|id| super::list::is_of(line, *id)))
+            && self.is(&line.user, &line.name, &line.account, &line.partition, &line.nodes, line.state)
+    }
+}
+
+/// When this day began, where the user is.
+fn midnight() -> u64 {
+    let (now, zone) = now();
+    let local = (now / 1000).saturating_add_signed(zone);
+    (local - local % 86_400).saturating_add_signed(-zone) * 1000
+}
 
 /// `pando history`.
 pub fn history(client: &Client, options: &HistoryOptions) -> Ended {
-    let since = options.since.as_deref().map_or(Ok(0), crate::events::since)?;
-    let until = options.until.as_deref().map_or(Ok(u64::MAX), crate::events::since)?;
-    let wanted = if options.state.is_empty() { None } else { states(&options.state)? };
+    if options.helpformat {
+        println!("{}", accounts::COLUMNS.join(" "));
+        return Ok(0);
+    }
+    let wanted = Wanted::read(client, options)?;
     let one = |all: &[String]| if let [one] = all { Some(one.clone()) } else { None };
-    let job = if let [one] = options.job.as_slice() { Some(one.job) } else { None };
-    let what = Ask::History { user: one(&options.user), job, since, most: options.most };
+    let job = if let [one] = wanted.jobs.as_slice() { Some(one.job) } else { None };
+    let what = Ask::History { user: one(&wanted.users), job, since: wanted.since, most: options.most };
     let mut all: Vec<Past> = ask(client, &what)?;
-    let has = |list: &[String], one: &String| list.is_empty() || list.contains(one);
-    let is_job = |p: &Past| {
-        let id = p.outcome.id;
-        options.job.iter().any(|w| w.job == id.job && (w.task.is_none() || w.task == id.task))
-    };
-    all.retain(|p| {
-        p.outcome.ended <= until
-            && has(&options.user, &p.user)
-            && has(&options.name, &p.name)
-            && (options.job.is_empty() || is_job(p))
-            && wanted.as_ref().is_none_or(|states| states.contains(&p.outcome.state))
-    });
+    all.retain(|p| wanted.past(p));
     if options.json {
         return print_json(&all).map(|()| 0);
     }
-    let usual = (options.slurm || options.parsable || options.parsable2).then_some(USUAL);
+    let is_plain = options.slurm || options.parsable || options.parsable2 || options.brief || options.long;
+    let usual = is_plain.then_some(match (options.brief, options.long) {
+        (true, _) => BRIEF,
+        (_, true) => LONG,
+        _ => USUAL,
+    });
     let Some(format) = options.format.as_deref().or(usual) else {
         print(&all, !options.noheader);
         return Ok(0);
     };
-    let mut columns = Columns::read(format, &COLUMNS)?;
+    let steps = options.slurm && !options.allocations;
+    let mut rows: Vec<Row> = all.iter().flat_map(|past| accounts::of_past(past, steps)).collect();
+    if options.slurm {
+        let lines: Vec<Line> = ask(client, &Ask::List)?;
+        let now = now().0;
+        let there = lines.iter().filter(|line| wanted.line(line));
+        rows.extend(there.flat_map(|line| accounts::of_line(line, now, steps)));
+    }
+    let mut columns = Columns::read(format, &accounts::COLUMNS)?;
+    let between = options.delimiter.clone().unwrap_or_else(|| "|".into());
     columns.between = match (options.parsable2, options.parsable) {
-        (true, _) => Some(("|".into(), false)),
-        (_, true) => Some(("|".into(), true)),
+        (true, _) => Some((between, false)),
+        (_, true) => Some((between, true)),
         _ => None,
     };
-    columns.print(&all, !options.noheader, cell)
-}
-
-fn cell(p: &Past, name: &str) -> String {
-    let o = &p.outcome;
-    let ran = o.run.ran(o.ended);
-    let ranks: u32 = o.run.shares.iter().map(|s| s.ranks).sum();
-    let nodes: Vec<&str> = o.run.shares.iter().map(|s| s.node.as_str()).collect();
-    match name {
-        "jobid" | "jobidraw" => o.id.to_string(),
-        "jobname" => p.name.clone(),
-        "partition" => String::new(),
-        "account" => p.account.clone(),
-        "user" => p.user.clone(),
-        "alloccpus" | "ncpus" => o.run.cpus().to_string(),
-        "allocnodes" | "nnodes" => nodes.len().to_string(),
-        "ntasks" => ranks.to_string(),
-        "state" => state(o.state, o.run.ending.as_ref()),
-        "exitcode" => end(&o.how).replace('-', "0:0"),
-        "start" => moment(Some(o.run.started)),
-        "end" => moment(Some(o.ended)),
-        "elapsed" => span(ran),
-        "elapsedraw" => (ran / 1000).to_string(),
-        "totalcpu" => span(o.usage.cpu_ms),
-        "cputime" => span(ran.saturating_mul(o.run.cpus())),
-        "cputimeraw" => (ran.saturating_mul(o.run.cpus()) / 1000).to_string(),
-        "maxrss" => format!("{}M", o.usage.memory_mb),
-        "nodelist" => {
-            if nodes.is_empty() {
-                "None assigned".into()
-            } else {
-                nodes.join(",")
-            }
-        }
-        "workdir" => String::from_utf8_lossy(&o.directory.0).into_owned(),
-        "reason" => why(&o.how),
-        "maxdiskread" => o.usage.read.to_string(),
-        "maxdiskwrite" => o.usage.written.to_string(),
-        "restarts" => if o.run.run == u32::MAX { 0 } else { o.run.run }.to_string(),
-        "suspended" => span(o.run.suspended_ms),
-        _ => String::new(),
-    }
-}
-
-fn why(how: &How) -> String {
-    match how {
-        How::NotBegun(why) | How::CantBegin(why) => why.clone(),
-        How::NodeLost(node) => format!("node {node} was lost"),
-        How::OutOfMemory => "it took more memory than it had".into(),
-        _ => String::new(),
-    }
+    columns.print(&rows, !options.noheader, Row::cell)
 }
 
 fn print(all: &[Past], header: bool) {
@@ -145,32 +140,16 @@ fn print(all: &[Past], header: bool) {
             span(o.run.ran(o.ended)),
             format!("{:.1}s", o.usage.cpu_ms as f64 / 1000.0),
             format!("{}M", o.usage.memory_mb),
+            (o.run.steps.all.len() as u64 + o.run.steps.more).to_string(),
             nodes.join(","),
             crate::events::local(o.ended),
             why(&o.how),
         ]
     };
     let rows: Vec<Vec<String>> = all.iter().map(row).collect();
-    let names = ["JOBID", "NAME", "USER", "STATE", "EXIT", "TIME", "CPU", "MEMORY", "NODES", "ENDED", "WHY"];
+    let names = ["JOBID", "NAME", "USER", "STATE", "EXIT", "TIME", "CPU", "MEMORY", "STEPS", "NODES", "ENDED", "WHY"];
     match header {
         true => print_table(&names, &rows, usize::MAX),
         false => rows.iter().for_each(|row| say(row.join(" ").trim_end())),
-    }
-}
-
-fn state(state: State, ending: Option<&Cause>) -> String {
-    match ending {
-        Some(Cause::Cancelled(by)) if state == State::Cancelled => format!("CANCELLED by {by}"),
-        _ => state.names().0.to_owned(),
-    }
-}
-
-/// As Slurm's accounts have it: status, and signal.
-pub fn end(how: &How) -> String {
-    match how {
-        How::Exit(status) => format!("{status}:0"),
-        How::Signal(number) => format!("0:{number}"),
-        How::OutOfMemory => "0:9".into(),
-        How::NodeLost(_) | How::NotBegun(_) | How::CantBegin(_) => "-".into(),
     }
 }

@@ -7,8 +7,8 @@ use crate::show::print_json;
 use pando_node::client::Client;
 use pando_node::queue::ask::{Ask, Cluster, Line, Past, Shown};
 use pando_node::queue::{Names, filled, pattern};
-use pando_node::views::Info;
-use pando_queue::{Id, State, Update, times};
+use pando_node::views::{DrainRequest, Info};
+use pando_queue::{Id, Job, State, Update, times};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -72,9 +72,39 @@ fn ids(words: &[&str]) -> Result<Vec<Id>, String> {
     if all.is_empty() { Err("say which jobs, like 17 or 17_4".into()) } else { Ok(all) }
 }
 
+/// `NodeName=n[1-2] State=DRAIN Reason=disk`: what `pando drain` does.
+fn update_node(client: &Client, words: &[&str]) -> Ended {
+    let (mut names, mut on) = (Vec::new(), None);
+    for word in words {
+        let (name, value) = word.split_once('=').ok_or_else(|| format!("`{word}`: write NAME=VALUE"))?;
+        match (name.to_ascii_lowercase().as_str(), value.to_ascii_lowercase().as_str()) {
+            ("nodename", _) => names = crate::nodelist::expand(value)?,
+            ("state", "drain") => on = Some(true),
+            ("state", "resume" | "undrain" | "idle") => on = Some(false),
+            ("state", _) => return Err(format!("State={value} can't be set: DRAIN and RESUME can")),
+            // The audit log of the node says who it was.
+            ("reason", _) => {}
+            _ => {
+                return Err(format!(
+                    "{name} of a node can't be changed here: its configuration has it (dist/pando.toml)"
+                ));
+            }
+        }
+    }
+    let on = on.ok_or("say State=DRAIN or State=RESUME")?;
+    for node in names {
+        let what = DrainRequest { node: Some(node), on };
+        let _: DrainRequest = client.post("/v1/drain", &what).map_err(super::said)?;
+    }
+    Ok(0)
+}
+
 /// `JobId=17 TimeLimit=1:00:00 Nice=10 Name=x`
 fn update(client: &Client, words: &[&str]) -> Ended {
-    let (mut job, mut changes) = (None, Vec::new());
+    if words.iter().any(|word| word.to_ascii_lowercase().starts_with("nodename=")) {
+        return update_node(client, words);
+    }
+    let (mut hold, mut job, mut changes) = (None, None, Vec::new());
     for word in words {
         let (name, value) = word.split_once('=').ok_or_else(|| format!("`{word}`: write NAME=VALUE"))?;
         match name.to_ascii_lowercase().as_str() {
@@ -94,8 +124,16 @@ fn update(client: &Client, words: &[&str]) -> Ended {
                 let most: u32 = value.parse().map_err(|_| format!("ArrayTaskThrottle: `{value}` is no number"))?;
                 changes.push(Update::AtOnce((most > 0).then_some(most)));
             }
-            "nodename" | "partitionname" | "reservationname" => {
-                return Err(format!("{name} can't be changed so: `pando drain NODE` and the configuration do that"));
+            // As Slurm holds and releases.
+            "priority" if value == "0" => hold = Some(true),
+            "priority" if value == "-1" || value.eq_ignore_ascii_case("infinite") => hold = Some(false),
+            "priority" => {
+                return Err("Priority follows from age, share and size: Nice lowers it, operators raise it with a Nice below 0; 0 holds the job".into());
+            }
+            "partitionname" | "reservationname" => {
+                return Err(format!(
+                    "{name} can't be changed so: the configuration of the node that keeps the queue has it"
+                ));
             }
             _ => {
                 return Err(format!(
@@ -104,7 +142,13 @@ fn update(client: &Client, words: &[&str]) -> Ended {
             }
         }
     }
-    let job = job.ok_or("say which job: JobId=17")?;
+    let job = super::named(client, job.ok_or("say which job: JobId=17")?)?;
+    if let Some(hold) = hold {
+        let done = order(client, &if hold { Ask::Hold(vec![job]) } else { Ask::Release(vec![job]) })?;
+        if changes.is_empty() {
+            return Ok(done);
+        }
+    }
     if job.task.is_some() {
         return Err(format!("all tasks of job {} have the same: say JobId={}", job.job, job.job));
     }
@@ -129,6 +173,24 @@ fn ping(client: &Client, json: bool) -> Ended {
     Ok(i32::from(cluster.is_err()))
 }
 
+/// As Slurm writes that there is nothing.
+fn none(text: String) -> String {
+    if text.is_empty() { "(null)".into() } else { text }
+}
+
+/// As Slurm calls it: its number first, and of what array it is a task.
+fn called(job: &Job, id: Id) -> Vec<(&'static str, String)> {
+    let mut all = vec![("JobId", job.number_of(id.task.unwrap_or(0)).to_string())];
+    if let Some(array) = &job.spec.array {
+        all[0].1 = id.task.map_or(job.id, |task| job.number_of(task)).to_string();
+        let tasks = id.task.map_or_else(|| array.tasks.to_string(), |task| task.to_string());
+        all.extend([("ArrayJobId", job.id.to_string()), ("ArrayTaskId", tasks)]);
+        all.extend(array.at_once.map(|most| ("ArrayTaskThrottle", most.to_string())));
+    }
+    all.push(("JobName", job.spec.name.clone()));
+    all
+}
+
 struct Show<'a> {
     client: &'a Client,
     json: bool,
@@ -147,7 +209,7 @@ impl Show<'_> {
 
     fn job(&self, name: Option<&str>) -> Ended {
         let wanted = match name {
-            Some(name) => vec![Id::read(name)?],
+            Some(name) => vec![super::named(self.client, Id::read(name)?)?],
             None => {
                 let mut all: Vec<u64> = ask::<Vec<Line>>(self.client, &Ask::List)?.iter().map(|l| l.job).collect();
                 all.dedup();
@@ -183,10 +245,12 @@ impl Show<'_> {
         let past = self.past(id, shown.state).map(|past| past.outcome);
         let run = job.running.iter().find(|(task, _)| id.task.is_none_or(|t| t == **task)).map(|(_, run)| run);
         let run = run.or(past.as_ref().map(|past| &past.run));
-        let status = past.as_ref().map_or("0:0".into(), |past| super::past::end(&past.how).replace('-', "0:0"));
+        let status = past.as_ref().map_or("0:0".into(), |past| super::accounts::end(&past.how).replace('-', "0:0"));
         let nodes: Vec<&str> = run.iter().flat_map(|run| &run.shares).map(|s| s.node.as_str()).collect();
         let count = if nodes.is_empty() { request.least_nodes().into() } else { nodes.len() as u64 };
-        let names = Names { id, name: &spec.name, user: &spec.user, node: nodes.first().copied().unwrap_or("") };
+        let number = job.number_of(id.task.unwrap_or(0));
+        let names =
+            Names { id, number, name: &spec.name, user: &spec.user, node: nodes.first().copied().unwrap_or("") };
         let whole = |pattern: &[u8]| {
             let directory = Path::new(OsStr::from_bytes(&spec.directory.0));
             directory.join(OsStr::from_bytes(&filled(pattern, &names))).to_string_lossy().into_owned()
@@ -196,7 +260,7 @@ impl Show<'_> {
         let cpus = run.map_or(request.least_cpus(), |run| run.cpus());
         let why = shown.why.clone().unwrap_or_else(|| "None".into());
         self.print(&[
-            vec![("JobId", id.to_string()), ("JobName", spec.name.clone())],
+            called(job, id),
             vec![
                 ("UserId", spec.user.clone()),
                 ("Account", spec.account.clone()),
@@ -206,7 +270,11 @@ impl Show<'_> {
                 ("Priority", shown.priority.map_or("0".into(), |(p, _)| format!("{p:.0}"))),
                 ("Nice", spec.nice.to_string()),
             ],
-            vec![("JobState", shown.state.names().0.into()), ("Reason", why)],
+            vec![
+                ("JobState", shown.state.names().0.into()),
+                ("Reason", why),
+                ("Dependency", none(spec.dependency.to_string())),
+            ],
             vec![
                 ("Requeue", u8::from(spec.requeue).to_string()),
                 ("Restarts", run.map_or(0, |r| if r.run == u32::MAX { 0 } else { r.run }).to_string()),
@@ -229,7 +297,8 @@ impl Show<'_> {
                 ("NumTasks", request.least_ranks().to_string()),
                 ("CPUs/Task", request.cpus_per_rank.to_string()),
             ],
-            vec![("MinMemoryNode", format!("{}M", request.memory)), ("Features", request.features.join(","))],
+            vec![("ReqNodeList", none(request.wanted.join(","))), ("ExcNodeList", none(request.excluded.join(",")))],
+            vec![("MinMemoryNode", format!("{}M", request.memory)), ("Features", none(request.features.join(",")))],
             vec![("WorkDir", String::from_utf8_lossy(&spec.directory.0).into_owned())],
             vec![
                 ("StdOut", whole(pattern(&spec.files, id, false))),

@@ -4,8 +4,8 @@ use super::format::say;
 use super::{ask, now};
 use crate::show::{print_json, print_table};
 use pando_node::client::Client;
-use pando_node::queue::ask::{Ask, Line, Shown};
-use pando_queue::{Id, State, times};
+use pando_node::queue::ask::{Ask, Line, Past, Shown};
+use pando_queue::{Id, State, Step, times};
 
 /// A line for people, of what users and nodes have said.
 macro_rules! line {
@@ -42,6 +42,7 @@ pub fn queue(lines: &[Line], no_header: bool) {
 
 /// `pando info`: all of a job, and what it waits for.
 pub fn info(client: &Client, id: Id, json: bool) -> Result<(), String> {
+    let id = super::named(client, id)?;
     let all: Shown = ask(client, &Ask::Show(id))?;
     if json {
         return print_json(&all);
@@ -73,18 +74,50 @@ pub fn info(client: &Client, id: Id, json: bool) -> Result<(), String> {
     }
     for (task, run) in &job.running {
         let nodes: Vec<String> = run.shares.iter().map(|s| format!("{} ({} CPUs)", s.node, s.cpus)).collect();
-        line!("runs       {} on {} for {}", job.name_of(*task), nodes.join(", "), span(run.ran(now)));
+        let (name, number) = (job.name_of(*task), job.number_of(*task));
+        line!("runs       {name} (number {number}) on {} for {}", nodes.join(", "), span(run.ran(now)));
+        run.steps.all.iter().for_each(|step| line!("step       {name}.{}", in_words(step, now)));
     }
     for (state, tasks) in &job.over {
         line!("over       {} {}", tasks.len(), state.names().0);
     }
+    used(client, id);
     line!("directory  {}", String::from_utf8_lossy(&spec.directory.0));
     line!("queue      kept at {}", all.keeper);
     Ok(())
 }
 
+/// What those of its tasks have used that are over, if the history still says it.
+fn used(client: &Client, id: Id) {
+    const MOST: u32 = 20;
+    let what = Ask::History { user: None, job: Some(id.job), since: 0, most: MOST };
+    let all: Vec<Past> = ask(client, &what).unwrap_or_default();
+    let meant = all.iter().map(|past| &past.outcome).filter(|o| id.task.is_none() || o.id.task == id.task);
+    for o in meant.filter(|o| !o.run.shares.is_empty()) {
+        let (cpu, memory) = (o.usage.cpu_ms as f64 / 1000.0, o.usage.memory_mb);
+        let energy = o.usage.energy_mj.map_or(String::new(), |mj| format!(", {:.1} J", mj as f64 / 1000.0));
+        line!("used       {}: CPU {cpu:.1}s, {memory}M{energy}", o.id);
+        o.run.steps.all.iter().for_each(|step| line!("step       {}.{}", o.id, in_words(step, o.ended)));
+    }
+}
+
+/// `0 hello: 4 ranks on n1,n2 ran 00:03, COMPLETED 0:0, CPU 1.2s, 30M`
+fn in_words(step: &Step, now: u64) -> String {
+    let nodes: Vec<&str> = step.nodes.iter().map(|(node, _)| node.as_str()).collect();
+    let begin = format!("{} {}: {} ranks on {}", step.number, step.name, step.ranks(), nodes.join(","));
+    match &step.end {
+        None => format!("{begin} run for {}", span(now.saturating_sub(step.began))),
+        Some((at, how)) => {
+            let (ran, state) = (span(at.saturating_sub(step.began)), step.state().names().0);
+            let (cpu, memory) = (step.usage.cpu_ms as f64 / 1000.0, step.usage.memory_mb);
+            format!("{begin} ran {ran}, {state} {}, CPU {cpu:.1}s, {memory}M", super::accounts::end(how))
+        }
+    }
+}
+
 /// `pando explain`: what it waits for, and when it is expected to start.
 pub fn explain(client: &Client, id: Id, json: bool) -> Result<(), String> {
+    let id = super::named(client, id)?;
     let all: Shown = ask(client, &Ask::Show(id))?;
     if json {
         return print_json(&all);

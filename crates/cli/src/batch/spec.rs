@@ -16,6 +16,8 @@ pub struct Manner {
     pub wait: bool,
     /// Do not submit.
     pub test_only: bool,
+    /// `--gpus`: of all nodes together.
+    pub gpus: Option<String>,
     /// `--export`.
     pub export: Option<String>,
     /// `--chdir`.
@@ -23,32 +25,66 @@ pub struct Manner {
 }
 
 /// Slurm's words about things that are not here.
-const HARMLESS: [&str; 25] = [
+const HARMLESS: [&str; 44] = [
     "acctg-freq",
+    "batch",
+    "bell",
     "contiguous",
+    "core-spec",
+    "cores-per-socket",
     "cpu-bind",
     "cpu-freq",
+    "cpus-per-gpu",
+    "delay-boot",
     "distribution",
     "export-file",
+    "extra-node-info",
     "get-user-env",
+    "gpu-bind",
+    "gpu-freq",
+    "gpus-per-socket",
+    "gres-flags",
     "hint",
+    "ignore-pbs",
     "kill-on-invalid-dep",
+    "mcs-label",
     "mem-bind",
     "network",
+    "no-bell",
     "no-kill",
     "ntasks-per-core",
+    "ntasks-per-gpu",
     "ntasks-per-socket",
     "oversubscribe",
+    "power",
+    "prefer",
     "priority",
     "profile",
     "propagate",
+    "sockets-per-node",
     "spread-job",
     "switches",
+    "thread-spec",
     "threads-per-core",
     "time-min",
     "tmp",
     "use-min-nodes",
-    "wckey",
+    "wait-all-nodes",
+];
+/// Those that would be broken silently, and why they can't be heeded.
+const REFUSED: [(&str, &str); 12] = [
+    ("bb", "there is no burst buffer"),
+    ("bbf", "there is no burst buffer"),
+    ("cluster-constraint", "there is one cluster here"),
+    ("container", "jobs run without containers; the script may start one"),
+    ("gid", "a job runs as whoever submits it"),
+    ("gpus-per-task", "--gpus-per-node says how many each node has"),
+    ("immediate", "whoever does not want to wait says --deadline"),
+    ("mem-per-gpu", "--mem says how much each node has"),
+    ("mincpus", "--ntasks-per-node and --cpus-per-task say how many CPUs a node has"),
+    ("reboot", "nodes are not booted for a job"),
+    ("uid", "a job runs as whoever submits it"),
+    ("clusters", "there is one cluster here"),
 ];
 /// Seconds before the end of a job's time, if nothing is said.
 const WARNED_S: u64 = 60;
@@ -89,6 +125,12 @@ pub fn take(spec: &mut Spec, manner: &mut Manner, word: &str, now: (u64, i64)) -
         "export" => manner.export = Some(text.into()),
         "gres" => request.gres = gres::read(text).map_err(said)?,
         "gpus-per-node" => request.gres = gres::read(&format!("gpu:{text}")).map_err(said)?,
+        "gpus" => manner.gpus = Some(text.into()),
+        "nodefile" => {
+            let list = std::fs::read_to_string(text).map_err(|e| said(format!("{text}: {e}")))?;
+            request.wanted = nodelist::expand(&list.split_whitespace().collect::<Vec<_>>().join(",")).map_err(said)?;
+        }
+        "wckey" => spec.wckey = text.into(),
         "hold" => spec.hold = true,
         "input" => spec.files.input = Some(Bytes::from(text)),
         "job-name" => spec.name = text.into(),
@@ -111,13 +153,7 @@ pub fn take(spec: &mut Spec, manner: &mut Manner, word: &str, now: (u64, i64)) -
         }
         "ntasks" => request.ranks = Some(number(text)?),
         "ntasks-per-node" => request.ranks_per_node = Some(number(text)?),
-        "open-mode" => {
-            spec.files.append = match text {
-                "append" => true,
-                "truncate" => false,
-                _ => return Err("--open-mode: write append or truncate".into()),
-            }
-        }
+        "open-mode" => spec.files.append = appends(text)?,
         "output" => spec.files.output = Some(Bytes::from(text)),
         "partition" => request.partition = Some(text.into()),
         "qos" => spec.quality = Some(text.into()),
@@ -130,9 +166,44 @@ pub fn take(spec: &mut Spec, manner: &mut Manner, word: &str, now: (u64, i64)) -
         "signal" => spec.signal = Some(warning(text).map_err(said)?),
         // They change nothing here.
         "overcommit" | "verbose" => {}
-        _ if HARMLESS.contains(&name) => eprintln!("pando: --{name} means nothing here, and is left alone"),
-        _ => return Err(format!("--{name} is no option of `pando submit`")),
+        _ => return left(name),
     }
+    Ok(())
+}
+
+/// Slurm's words that have no meaning here.
+fn left(name: &str) -> Result<(), String> {
+    if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
+        return Err(format!("--{name} can't be heeded: {why}"));
+    }
+    if !HARMLESS.contains(&name) {
+        return Err(format!("--{name} is no option of `pando submit`"));
+    }
+    eprintln!("pando: --{name} means nothing here, and is left alone");
+    Ok(())
+}
+
+/// `--open-mode`.
+fn appends(text: &str) -> Result<bool, String> {
+    match text {
+        "append" => Ok(true),
+        "truncate" => Ok(false),
+        _ => Err("--open-mode: write append or truncate".into()),
+    }
+}
+
+/// GPUs of all nodes together are so many of each, if it is known how many nodes there are.
+pub fn gpus(request: &mut pando_queue::Request, text: Option<&str>) -> Result<(), String> {
+    let Some(text) = text else { return Ok(()) };
+    let (kind, number) = text.rsplit_once(':').map_or(("gpu".to_owned(), text), |(k, n)| (format!("gpu:{k}"), n));
+    let all: u32 = number.parse().map_err(|_| format!("--gpus: `{number}` is no number"))?;
+    let nodes = request.least_nodes();
+    if request.nodes_max.is_some_and(|most| most != nodes) || all % nodes != 0 {
+        return Err(format!("--gpus: {all} can't be shared out evenly to {nodes} nodes: say --gpus-per-node"));
+    }
+    // A job whose ranks may be anywhere has its GPUs at one node.
+    request.nodes_max = Some(nodes);
+    request.gres.extend(gres::read(&format!("{kind}:{}", all / nodes)).map_err(|why| format!("--gpus: {why}"))?);
     Ok(())
 }
 

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-type Variables = BTreeMap<OsString, OsString>;
+/// By name.
+pub type Variables = BTreeMap<OsString, OsString>;
 
 /// What tells a program that it is in another job, or which daemon to speak to here, is not for this one.
 fn is_of_another(name: &OsStr) -> bool {
@@ -41,6 +42,29 @@ pub fn environment(all: Variables, export: Option<&OsStr>, more: &[OsString]) ->
     Ok(chosen.iter().map(|(n, v)| (bytes_of(n), bytes_of(v))).collect())
 }
 
+/// What a login gives everybody, where it is not there: programs are found, and have a home.
+pub fn with_login(chosen: Environment, all: &Variables) -> Environment {
+    let of_login = |name: &str| match name {
+        "PATH" => Some(login_path().into()),
+        _ => all.get(OsStr::new(name)).cloned().filter(|value| !value.is_empty()),
+    };
+    let has: Vec<String> = chosen.iter().map(|(name, _)| String::from_utf8_lossy(name).into_owned()).collect();
+    let missing =
+        ["HOME", "LOGNAME", "PATH", "SHELL", "USER"].into_iter().filter(|name| !has.iter().any(|n| n == name));
+    let more = missing.filter_map(|name| Some((bytes_of(OsStr::new(name)), bytes_of(&of_login(name)?))));
+    let mut chosen = chosen;
+    chosen.extend(more.collect::<Vec<_>>());
+    chosen
+}
+
+/// As login(1) has it.
+fn login_path() -> String {
+    let text = std::fs::read_to_string("/etc/login.defs").unwrap_or_default();
+    let name = if pando_node::sys::effective_uid() == 0 { "ENV_SUPATH" } else { "ENV_PATH" };
+    let found = text.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_prefix("PATH="));
+    found.filter(|path| !path.is_empty()).unwrap_or("/usr/local/bin:/usr/bin:/bin").to_owned()
+}
+
 fn of_list(all: &Variables, list: &[u8]) -> Result<Variables, String> {
     let words: Vec<&OsStr> = list.split(|b| *b == b',').map(OsStr::from_bytes).filter(|w| !w.is_empty()).collect();
     let mut chosen = if words.iter().any(|w| *w == "ALL") { all.clone() } else { Variables::new() };
@@ -73,6 +97,20 @@ mod tests {
             }
             Err(why) => why,
         }
+    }
+
+    #[test]
+    fn what_a_login_gives_is_there_besides() {
+        let all: Variables =
+            [("HOME", "/h"), ("USER", "u"), ("SHELL", ""), ("A", "1")].map(|(n, v)| (n.into(), v.into())).into();
+        let names = |environment: Environment| {
+            let names = environment.iter().map(|(name, _)| String::from_utf8_lossy(name).into_owned());
+            names.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(names(with_login(Vec::new(), &all)), "HOME PATH USER");
+        let own = environment(all.clone(), Some(OsStr::new("PATH=/x,A")), &[]).unwrap();
+        assert_eq!(names(with_login(own, &all)), "A PATH HOME USER");
+        assert!(login_path().contains("/bin"));
     }
 
     #[test]

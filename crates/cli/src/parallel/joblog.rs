@@ -76,6 +76,7 @@ impl Joblog {
             Ending::Signal(number) => (0, i32::from(number)),
             // As GNU parallel has one that took too long.
             Ending::Late => (-1, libc::SIGTERM),
+            Ending::OutOfMemory => (0, libc::SIGKILL),
             Ending::Early => (1, 0),
         };
         let (number, node, wrote, command) = (line.number, line.node, line.wrote, line.command);

@@ -157,6 +157,8 @@ fn request(options: &MapOptions, command: &[OsString]) -> Result<(Request, progr
         grace_ms: 0,
         hold: false,
         gang: Turns::No,
+        exclusive: Vec::new(),
+        memory_mb: 0,
         quality: None,
         pool: true,
         mpi: Mpi::None,

@@ -12,6 +12,7 @@ mod output;
 mod program;
 mod progress;
 mod signals;
+mod step;
 mod template;
 mod terminal;
 
@@ -205,9 +206,10 @@ fn request(options: &RunOptions) -> Result<(Request, Sources), String> {
         (None, None) => Vec::new(),
     };
     let among = among(p, &slots)?;
+    step::fits(p)?;
     let request = Request {
         ranks: p.ranks,
-        nodes: p.node_count.or_else(|| nodes_of_step(p, among.len())),
+        nodes: p.node_count.or_else(|| nodes_of_step(p, among.len()).filter(|_| p.exclusive.is_none())),
         per_node: p.per_node,
         cpus: p.cpus,
         among,
@@ -224,6 +226,8 @@ fn request(options: &RunOptions) -> Result<(Request, Sources), String> {
         hold: p.hold,
         pool: false,
         gang: turns(p),
+        exclusive: p.exclusive.as_ref().map(|_| step::exclusive()).transpose()?.unwrap_or_default(),
+        memory_mb: p.mem.unwrap_or(0),
         quality: quality(p),
         mpi: program::mpi(p.mpi.unwrap_or_default(), &options.command[0], &directory),
         files: sources.files(),

@@ -23,7 +23,7 @@ pub struct Files {
 
 /// Opens them, as the caller may. The error is for people.
 pub fn open(order: &Order, node: &str, directory: &Path) -> Result<Files, String> {
-    let names = Names { id: order.key.id, name: &order.name, user: &order.user, node };
+    let names = Names { id: order.key.id, number: order.number, name: &order.name, user: &order.user, node };
     let file = |pattern: &[u8]| directory.join(OsStr::from_bytes(&filled(pattern, &names)));
     let output_name = file(pattern(&order.files, order.key.id, false));
     let input_name = order.files.input.as_ref().map_or_else(|| Path::new("/dev/null").to_owned(), |p| file(&p.0));
@@ -56,6 +56,8 @@ pub fn pattern(files: &pando_queue::Files, id: Id, error: bool) -> &[u8] {
 pub struct Names<'a> {
     /// The task.
     pub id: Id,
+    /// Its own number; 0, if it is not known (earlier versions').
+    pub number: u64,
     /// What people call it.
     pub name: &'a str,
     /// Whose it is.
@@ -81,7 +83,7 @@ fn write(name: &Path, append: bool) -> Result<File, String> {
     Ok(file)
 }
 
-/// `%j` and the like filled in, as sbatch does it: `%A` job, `%a` task, `%j` both, `%x` name, `%u` user, `%N` node; `%4a` with zeroes.
+/// `%j` and the like filled in, as sbatch does it: `%A` job, `%a` task, `%j` the task's own number, `%x` name, `%u` user, `%N` node; `%4a` with zeroes.
 pub fn filled(pattern: &[u8], names: &Names) -> Vec<u8> {
     let id = names.id;
     let mut out = Vec::new();
@@ -100,9 +102,10 @@ pub fn filled(pattern: &[u8], names: &Names) -> Vec<u8> {
         };
         let number = |n: u64| format!("{n:0width$}").into_bytes();
         let text = match kind {
-            b'j' | b'J' => match id.task {
-                None => number(id.job),
-                Some(_) => id.to_string().into_bytes(),
+            b'j' | b'J' => match (id.task, names.number) {
+                (None, _) => number(id.job),
+                (Some(_), 0) => id.to_string().into_bytes(),
+                (Some(_), own) => number(own),
             },
             b'A' => number(id.job),
             b'a' => number(id.task.unwrap_or(0).into()),
@@ -128,10 +131,10 @@ mod tests {
 
     #[test]
     fn patterns() {
-        let names = |task| Names { id: Id { job: 17, task }, name: "a/b", user: "ann", node: "n2" };
+        let names = |task| Names { id: Id { job: 17, task }, number: 21, name: "a/b", user: "ann", node: "n2" };
         let of = |pattern: &str, task| String::from_utf8(filled(pattern.as_bytes(), &names(task))).unwrap();
         assert_eq!(of("pando-%j.out", None), "pando-17.out");
-        assert_eq!(of("%A_%a %4a %j %x %u %N %% %q 100%", Some(4)), "17_4 0004 17_4 a_b ann n2 % %q 100%");
+        assert_eq!(of("%A_%a %4a %j %x %u %N %% %q 100%", Some(4)), "17_4 0004 21 a_b ann n2 % %q 100%");
         assert_eq!(of("%", None), "%");
         assert_eq!(of("%99", None), "%99");
     }

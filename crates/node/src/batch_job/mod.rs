@@ -7,6 +7,7 @@ pub mod held;
 pub mod hooks;
 mod line;
 mod pbs;
+pub(crate) mod script;
 pub mod variables;
 
 use crate::jobs::numbers::Numbers;
@@ -23,6 +24,7 @@ use pando_kernel::spawn::{Program, spawn};
 use pando_kernel::usage::{self, Used};
 use pando_launch::Identity;
 use pando_queue::{How, Usage, Work};
+use script::Script;
 use serde::{Deserialize, Serialize};
 use std::ffi::{CString, OsStr, OsString};
 use std::io::{self, Write};
@@ -194,6 +196,8 @@ struct Job {
     ended: Option<(How, Usage)>,
     /// Removed when nothing is left of it.
     hosts: Option<pbs::Hosts>,
+    /// The same.
+    script: Option<Script>,
     /// Why nothing should run here.
     unfit: Option<String>,
     /// What this helper's children had used before.
@@ -218,6 +222,7 @@ async fn live(task: Task, held: Held, line: &mut Option<Line>, children: &mut Si
         hosts: None,
         before: usage::of_children(),
         measured: false,
+        script: None,
     };
     match job.prolog().await {
         Err(why) => job.ended = Some((How::NotBegun(why), Usage::default())),
@@ -272,7 +277,9 @@ impl Job {
                 return Ok(());
             }
         };
-        let (words, script) = command(order).map_err(|e| format!("node {node}: the script: {e}"))?;
+        self.script = script_of(&self.task, who);
+        let named = self.script.as_ref().map(Script::path);
+        let (words, script) = command(order, named.clone()).map_err(|e| format!("node {node}: the script: {e}"))?;
         let mut environment = variables::all(order, node);
         let mut more = |name: &str, value: &OsStr| environment.push((name.into(), value.to_owned()));
         if let Some(hosts) = pbs::hosts(order, who) {
@@ -303,7 +310,10 @@ impl Job {
             // As a shell has it: the user finds it where he looks for it.
             Err(e) => {
                 let word = program.to_string_lossy().into_owned();
-                let what = if script.is_some() { "its script's interpreter".to_owned() } else { word };
+                let what = match order.work {
+                    Work::Script { .. } => "its script's interpreter".to_owned(),
+                    Work::Words(_) => word,
+                };
                 let _ = writeln!(&files.words, "pando: {what}: {e}");
                 let status = if e.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
                 self.ended = Some((How::Exit(status), Usage::default()));
@@ -443,7 +453,7 @@ impl Job {
                 let ended = (self.how(status), self.used());
                 // Nobody hears of its end before all is done.
                 self.ended = Some(ended);
-                self.hosts = None;
+                (self.hosts, self.script) = (None, None);
                 self.kill_at = None;
                 self.epilog().await;
                 // What can't be removed yet the next daemon removes.
@@ -510,12 +520,24 @@ impl Job {
     }
 }
 
-/// Its words, and for a script its file, which the interpreter opens.
-fn command(order: &Order) -> io::Result<(Vec<OsString>, Option<std::fs::File>)> {
+/// The file of a script. Where its user does not get there it has none: then it is in memory.
+fn script_of(task: &Task, who: Option<(u32, u32)>) -> Option<Script> {
+    let Work::Script { text, .. } = &task.order.work else { return None };
+    let made = Script::make(&text.0, &task.file, who);
+    made.inspect_err(|e| eprintln!("pando: the script of job {}: {e}; it has no name", task.order.key.id)).ok()
+}
+
+/// Its words, and for a script without a name its file, which the interpreter opens.
+fn command(order: &Order, named: Option<PathBuf>) -> io::Result<(Vec<OsString>, Option<std::fs::File>)> {
     let words = |all: &[pando_queue::Bytes]| all.iter().map(|w| OsStr::from_bytes(&w.0).to_owned()).collect::<Vec<_>>();
     match &order.work {
         Work::Words(all) if all.is_empty() => Ok((vec![OsString::new()], None)),
         Work::Words(all) => Ok((words(all), None)),
+        Work::Script { arguments, .. } if let Some(path) = named => {
+            let mut all = vec![path.into_os_string()];
+            all.extend(words(arguments));
+            Ok((all, None))
+        }
         Work::Script { text, arguments } => {
             let file = pando_kernel::unnamed::program(&text.0)?;
             let name = if order.name.is_empty() { "script" } else { &order.name };

@@ -30,25 +30,41 @@ pub fn of_cluster(spec: &Spec, cluster: String, usual: &str) -> [(&'static str, 
     [("SLURM_CLUSTER_NAME", cluster), ("SLURM_JOB_PARTITION", partition)]
 }
 
+/// `2(x3),1`, as Slurm writes it.
+fn shortened(all: &[u32]) -> String {
+    let mut parts: Vec<(u32, usize)> = Vec::new();
+    for number in all {
+        match parts.last_mut() {
+            Some((last, times)) if last == number => *times += 1,
+            _ => parts.push((*number, 1)),
+        }
+    }
+    let one = |(number, times): &(u32, usize)| match times {
+        1 => number.to_string(),
+        _ => format!("{number}(x{times})"),
+    };
+    parts.iter().map(one).collect::<Vec<_>>().join(",")
+}
+
 /// Our own names and Slurm's, for a script that runs at `node`.
 pub fn ours(order: &Order, node: &str) -> Vec<(&'static str, String)> {
     let id = order.key.id;
     let names: Vec<&str> = order.shares.iter().map(|s| s.node.as_str()).collect();
     let (list, nodes) = (names.join(","), names.len().to_string());
     let ranks: u32 = order.shares.iter().map(|s| s.ranks).sum();
-    let each = |of: fn(&pando_queue::Share) -> u32| {
-        order.shares.iter().map(|s| of(s).to_string()).collect::<Vec<_>>().join(",")
-    };
-    let (ranks, job) = (ranks.to_string(), id.job.to_string());
+    let each = |of: fn(&pando_queue::Share) -> u32| order.shares.iter().map(of).collect::<Vec<_>>();
+    let cpus: Vec<String> = each(|s| s.cpus).iter().map(u32::to_string).collect();
+    let (ranks, job) = (ranks.to_string(), order.number.to_string());
     let directory = String::from_utf8_lossy(&order.directory.0).into_owned();
     let mut all = vec![
         ("PANDO_BATCH_JOB", id.to_string()),
+        ("PANDO_BATCH_NUMBER", job.clone()),
         ("PANDO_BATCH_NAME", order.name.clone()),
         ("PANDO_BATCH_NODES", list.clone()),
         ("PANDO_BATCH_RANKS", ranks.clone()),
         ("PANDO_NODE", node.to_owned()),
         ("SLURM_JOB_ID", job.clone()),
-        ("SLURM_JOBID", job.clone()),
+        ("SLURM_JOBID", job),
         ("SLURM_JOB_NAME", order.name.clone()),
         ("SLURM_JOB_USER", order.user.clone()),
         ("SLURM_JOB_ACCOUNT", order.account.clone()),
@@ -58,8 +74,11 @@ pub fn ours(order: &Order, node: &str) -> Vec<(&'static str, String)> {
         ("SLURM_NNODES", nodes),
         ("SLURM_NTASKS", ranks.clone()),
         ("SLURM_NPROCS", ranks),
-        ("SLURM_TASKS_PER_NODE", each(|s| s.ranks)),
-        ("SLURM_JOB_CPUS_PER_NODE", each(|s| s.cpus)),
+        ("SLURM_TASKS_PER_NODE", shortened(&each(|s| s.ranks))),
+        ("PANDO_BATCH_CPUS", cpus.join(",")),
+        ("SLURM_JOB_CPUS_PER_NODE", shortened(&each(|s| s.cpus))),
+        ("ENVIRONMENT", "BATCH".into()),
+        ("SLURM_GTIDS", "0".into()),
         ("SLURM_CPUS_ON_NODE", order.shares.first().map_or(0, |s| s.cpus).to_string()),
         ("SLURM_CPUS_PER_TASK", order.cpus_per_rank.to_string()),
         ("SLURM_SUBMIT_DIR", directory),
@@ -71,7 +90,7 @@ pub fn ours(order: &Order, node: &str) -> Vec<(&'static str, String)> {
     ];
     if let Some((first, last, count)) = order.array {
         all.extend([
-            ("SLURM_ARRAY_JOB_ID", job),
+            ("SLURM_ARRAY_JOB_ID", id.job.to_string()),
             ("SLURM_ARRAY_TASK_ID", id.task.unwrap_or(0).to_string()),
             ("SLURM_ARRAY_TASK_MIN", first.to_string()),
             ("SLURM_ARRAY_TASK_MAX", last.to_string()),
@@ -94,7 +113,7 @@ mod tests {
     fn what_was_asked_for_is_there_in_slurms_names() {
         let key = || Key { keeper: "n1".into(), id: Id::of(1), run: 0 };
         let found = |spec: &Spec, name: &str| {
-            let all = all(&Order::of(spec, key(), Vec::new()), "n1");
+            let all = all(&Order::of(spec, key(), 1, Vec::new()), "n1");
             let last = all.iter().rfind(|(n, _)| n == name);
             last.map(|(_, value)| value.to_string_lossy().into_owned())
         };
@@ -105,6 +124,7 @@ mod tests {
         assert_eq!(found(&spec, "SLURM_NTASKS_PER_NODE").as_deref(), Some("3"));
         assert_eq!(found(&spec, "SLURM_MEM_PER_CPU").as_deref(), Some("512"));
         assert_eq!(found(&Spec::default(), "SLURM_MEM_PER_CPU"), None);
+        assert_eq!(shortened(&[2, 2, 2, 1, 2]), "2(x3),1,2");
         assert_eq!(of_cluster(&spec, "c".into(), "batch")[1].1, "batch");
     }
 }

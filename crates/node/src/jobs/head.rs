@@ -2,6 +2,7 @@
 
 use super::link::{End, Said, next, talk};
 use super::member::DRAINED;
+use super::steps::{self, Lease, Tally};
 use super::{enter, part};
 use crate::audit::Entry as Audited;
 use crate::daemon::Node;
@@ -88,6 +89,10 @@ where
     let heads = async {
         let mut without = Vec::new();
         let request = as_step(node, request);
+        let (_lease, request) = match lease(node, request, &mut user).await {
+            Ok(made) => made,
+            Err(why) => return user.tell(Tell::No(why)),
+        };
         for attempt in 1.. {
             let turns = match request.gang {
                 Turns::No => Ok(None),
@@ -158,21 +163,28 @@ async fn turns(
             Came::NotNow(_) => {}
         }
         told = true;
-        let until = tokio::time::Instant::now() + LOOKS_AGAIN;
-        loop {
-            tokio::select! {
-                ask = user.heard.recv() => match ask {
-                    Some(Ask::Kill | Ask::Signal(_)) | None => return Err("it was called off while it waited".into()),
-                    Some(ask) => user.early.push_back(ask),
-                },
-                () = sleep_until(until) => break,
-            }
-            if user.early.len() > WAITING {
-                // It says more than anybody needs before its job begins.
-                sleep_until(until).await;
-                break;
-            }
+        user.pause().await?;
+    }
+}
+
+/// CPUs of its own, for a step that wants that, as soon as its batch job has some that no other such step has.
+async fn lease(node: &Arc<Node>, mut request: Request, user: &mut User) -> Result<(Option<Lease>, Request), String> {
+    if request.exclusive.is_empty() {
+        return Ok((None, request));
+    }
+    let mut told = false;
+    loop {
+        if let Some(lease) = steps::lease(node, &request)? {
+            let ranks = lease.seats.iter().map(|(_, ranks)| ranks).sum();
+            (request.slots, request.ranks, request.among) = (lease.seats.clone(), Some(ranks), Vec::new());
+            (request.nodes, request.per_node) = (None, None);
+            request.cpus = Some(request.cpus.unwrap_or(1).max(1));
+            return Ok((Some(lease), request));
         }
+        if !std::mem::replace(&mut told, true) {
+            user.tell(Tell::Waits("other steps of its job have the CPUs (--exclusive)".into()));
+        }
+        user.pause().await?;
     }
 }
 
@@ -187,6 +199,25 @@ struct User {
 }
 
 impl User {
+    /// It waits a while. An error: its user does not want it any more.
+    async fn pause(&mut self) -> Result<(), String> {
+        let until = tokio::time::Instant::now() + LOOKS_AGAIN;
+        loop {
+            tokio::select! {
+                ask = self.heard.recv() => match ask {
+                    Some(Ask::Kill | Ask::Signal(_)) | None => return Err("it was called off while it waited".into()),
+                    Some(ask) => self.early.push_back(ask),
+                },
+                () = sleep_until(until) => return Ok(()),
+            }
+            if self.early.len() > WAITING {
+                // It says more than anybody needs before its job begins.
+                sleep_until(until).await;
+                return Ok(());
+            }
+        }
+    }
+
     async fn asks(&mut self) -> Option<Ask> {
         match self.early.pop_front() {
             Some(ask) => Some(ask),
@@ -287,6 +318,8 @@ fn order(
         needs: request.needs.clone(),
         manager: manager(node, job, request.mpi),
         gang,
+        exclusive: !request.exclusive.is_empty(),
+        memory_mb: request.memory_mb,
     };
     order.check()?;
     Ok(order)
@@ -320,6 +353,7 @@ async fn run(node: &Arc<Node>, order: Arc<Order>, request: &Request, user: &mut 
     let runs = tokio::spawn(async move { part::run(&mine, theirs, 0, entry, (from_head, ups)).await });
     let mut head = Head::new(order.clone(), request.kill_on_bad, request.grace_ms)
         .limited(request.time_ms.filter(|_| !request.pool));
+    let mut tally = Tally::of(node, &order);
     let (begun, mut unreachable, mut early) = (Instant::now(), None, true);
     let now = || begun.elapsed().as_millis() as u64;
     while !head.is_over() {
@@ -327,6 +361,11 @@ async fn run(node: &Arc<Node>, order: Arc<Order>, request: &Request, user: &mut 
         let acts = tokio::select! {
             Some(up) = from_tree.recv() => {
                 note(node, &order, &up);
+                tally.as_mut().into_iter().for_each(|tally| tally.up(&order, &up));
+                if up == Up::Gone && !early && let Some(tally) = tally.take() {
+                    // Its accounts are whole when its user hears that it is over.
+                    tally.over().await;
+                }
                 let elsewhere = match &up {
                     // It has gone a moment ago, and nobody knows yet.
                     Up::Lost { place, .. } => Some(place),

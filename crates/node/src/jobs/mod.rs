@@ -11,6 +11,7 @@ pub mod numbers;
 mod part;
 pub(crate) mod spare;
 mod starter;
+mod steps;
 mod sweep;
 
 use self::cache::Cache;
@@ -56,6 +57,8 @@ pub struct Jobs {
     spares: Spares,
     /// What all ranks here have in their environment.
     mark: String,
+    /// See [`steps::lease`].
+    own: Mutex<steps::Own>,
     /// Users that were looked up, and when: it takes longer than to start a rank.
     users: Mutex<BTreeMap<String, (Instant, Option<Identity>)>>,
 }
@@ -71,6 +74,8 @@ struct Inner {
     taken: BTreeSet<u16>,
     /// Steps that batch jobs have begun here.
     steps: BTreeMap<String, u32>,
+    /// CPUs of batch jobs that steps of theirs share with no other step.
+    held: BTreeSet<u16>,
     /// Generic resources that do.
     numbers: Ledger,
     /// CPUs that ranks of jobs use which are no steps of batch jobs.
@@ -89,6 +94,17 @@ impl Inner {
         self.taken.extend(&mine);
         mine.chunks(each.into()).map(<[u16]>::to_vec).collect()
     }
+
+    /// Of a batch job's CPUs as many as a step of it has for itself; all of them, where they are too few.
+    fn hold(&mut self, of: &[u16], ranks: u32, each: Option<u16>) -> Vec<u16> {
+        let wanted = ranks as usize * usize::from(each.unwrap_or(1).max(1));
+        let free: Vec<u16> = of.iter().copied().filter(|cpu| !self.held.contains(cpu)).take(wanted).collect();
+        if free.len() < wanted {
+            return of.to_vec();
+        }
+        self.held.extend(&free);
+        free
+    }
 }
 
 /// A job is known as long as this lives.
@@ -104,6 +120,8 @@ pub struct Entry {
     pub groups: Vec<ByteBuf>,
     /// Those of its CPUs that are given back at its end: what a step has of its batch job stays with that.
     taken: Vec<u16>,
+    /// CPUs of its batch job that it shares with no other step.
+    held: Vec<u16>,
     /// Generic resources, the same.
     numbers: Numbers,
     /// What ranks find of them in their environment.
@@ -130,6 +148,7 @@ impl Drop for Entry {
         inner.all.remove(&self.key);
         inner.shares.remove(&self.key);
         self.taken.iter().for_each(|cpu| _ = inner.taken.remove(cpu));
+        self.held.iter().for_each(|cpu| _ = inner.held.remove(cpu));
         inner.numbers.give_back(&self.numbers);
         let was_outside = inner.outside.remove(&self.key).is_some();
         drop(inner);
@@ -162,9 +181,11 @@ impl Jobs {
                 shares: BTreeMap::new(),
                 taken: BTreeSet::new(),
                 steps: BTreeMap::new(),
+                held: BTreeSet::new(),
                 numbers: Ledger::default(),
                 outside: BTreeMap::new(),
             }),
+            own: Mutex::default(),
             outside_changed: Notify::new(),
             file,
             writer,
@@ -185,6 +206,10 @@ impl Jobs {
     pub(crate) fn known_user(&self, name: &str) -> Option<Option<Identity>> {
         let users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         users.get(name).filter(|(when, _)| when.elapsed() < KNOWN_FOR).map(|(_, found)| found.clone())
+    }
+
+    fn own(&self) -> MutexGuard<'_, steps::Own> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A user by name, as this machine knows it, or knew it a moment ago.
@@ -326,11 +351,14 @@ fn enter(node: &Arc<Node>, order: &Order, place: u32) -> Option<Entry> {
             Some(each) => inner.take(&affinity::allowed(0).unwrap_or_default(), ranks, each),
             None => Vec::new(),
         };
-    drop(inner);
     let taken = cpus.concat();
-    let cpus = if step.cpus.is_empty() { cpus } else { shared_out(&step.cpus, ranks, order.cpus, order.pool) };
+    // Its head has seen to it that they are enough.
+    let mine = if order.exclusive { inner.hold(&step.cpus, ranks, order.cpus) } else { step.cpus.clone() };
+    let held = if order.exclusive { mine.clone() } else { Vec::new() };
+    drop(inner);
+    let cpus = if step.cpus.is_empty() { cpus } else { shared_out(&mine, ranks, order.cpus, order.pool) };
     let (node, groups) = (node.clone(), step.groups);
-    let mut entry = Entry { node, key, cpus, groups, taken, numbers, variables, group: None, gang: None };
+    let mut entry = Entry { node, key, cpus, groups, taken, held, numbers, variables, group: None, gang: None };
     if let Some(gang) = gang {
         entry.sit_down(gang, place, order.cpus.unwrap_or(1));
     }
@@ -359,6 +387,7 @@ mod tests {
             shares: BTreeMap::new(),
             taken: BTreeSet::from([2]),
             steps: BTreeMap::new(),
+            held: BTreeSet::new(),
             numbers: Ledger::default(),
             outside: BTreeMap::new(),
         };

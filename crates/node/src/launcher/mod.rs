@@ -6,6 +6,7 @@
 pub(crate) mod family;
 mod manager;
 mod meeting;
+mod meter;
 mod pmix;
 mod ready;
 mod scratch;
@@ -15,6 +16,8 @@ mod streams;
 
 use crate::jobs::link::next;
 use meeting::Meeting;
+use meter::Meter;
+use pando_kernel::job_group::JobGroup;
 use pando_kernel::{pmix::Event, procfs, pty, rank};
 use pando_launch::{Down, Ending, Frames, Order, Up, Work, encode};
 use ready::{Given, Ready};
@@ -132,6 +135,7 @@ async fn job(
     let _ = says.send(Up::Launcher(std::process::id() as i32));
     let (tell, mut told) = unbounded_channel();
     let Work { user, along, mark, cpus, groups, group: gang, variables, .. } = work;
+    let counted = !groups.is_empty() && JobGroup::again(meter::dirs(&groups)).cpu_ms().is_some();
     let given = Given { cpus, groups, gang, variables };
     let made = Ready::make(&order, user, (program, along), given, mark)
         .and_then(|ready| Meeting::make(&order, place, &ready, &tell).map(|meeting| (ready, meeting)));
@@ -144,6 +148,7 @@ async fn job(
         }
     };
     let _ = says.send(Up::Ready);
+    let mut meter = Meter::new(&order, counted);
     let mut state = State {
         meeting,
         window: Arc::new(Semaphore::new(order.window as usize)),
@@ -161,6 +166,8 @@ async fn job(
         no_more: false,
         late: Vec::new(),
         terminal: None,
+        largest: 0,
+        out_of_memory: false,
     };
     // Nothing of it is left when the daemon is gone.
     loop {
@@ -174,6 +181,7 @@ async fn job(
             },
             Some(told) = told.recv() => state.told(told),
             _ = children.recv() => state.collect(),
+            () = meter.look() => state.look(&mut meter),
         }
         if state.is_done() {
             break;
@@ -181,13 +189,20 @@ async fn job(
     }
     // A library that has had threads here is not begun twice; and who was killed may have left somebody waiting.
     let as_before = !state.killed && !matches!(state.meeting, Meeting::Pmix(_));
-    finish(state, told, from, frames).await;
+    finish(state, told, from, frames, meter).await;
     Ok(as_before)
 }
 
 /// All ranks have ended: what they have left behind ends, and what is still in their pipes is said.
-async fn finish(mut state: State, mut told: UnboundedReceiver<Told>, from: &mut OwnedReadHalf, frames: &mut Frames) {
+async fn finish(
+    mut state: State,
+    mut told: UnboundedReceiver<Told>,
+    from: &mut OwnedReadHalf,
+    frames: &mut Frames,
+    meter: Meter,
+) {
     family::end_all().await;
+    let used = meter.used(state.largest);
     let ended = std::mem::take(&mut state.ranks).into_values().chain(std::mem::take(&mut state.late));
     let readers: Vec<_> = ended
         .flat_map(|rank| {
@@ -224,6 +239,7 @@ async fn finish(mut state: State, mut told: UnboundedReceiver<Told>, from: &mut 
             let _ = says.send(up);
         }
     }
+    let _ = says.send(Up::Used(used));
     let _ = says.send(Up::Gone);
 }
 
@@ -261,6 +277,10 @@ struct State {
     late: Vec<Rank>,
     /// That of the first rank, if it runs here and has one.
     terminal: Option<OwnedFd>,
+    /// The most bytes that one process has had.
+    largest: u64,
+    /// Its ranks had more memory than they may.
+    out_of_memory: bool,
 }
 
 impl State {
@@ -444,6 +464,16 @@ impl State {
         }
     }
 
+    /// Its ranks have more memory than the step asked for: they end.
+    fn look(&mut self, meter: &mut Meter) {
+        let Some(why) = meter.exceeded() else { return };
+        let first = self.ranks.keys().next().copied().unwrap_or_default();
+        self.streams().say(first, format!("pando: {why}\n").into_bytes());
+        self.out_of_memory = true;
+        family::signal_all(libc::SIGKILL);
+        self.collect();
+    }
+
     fn tell_end(&mut self, rank: u32, how: Ending) {
         if let Some(found) = self.ranks.get_mut(&rank) {
             found.quiet = true;
@@ -456,14 +486,19 @@ impl State {
     /// Takes in the children that have ended: ranks, and what ranks have left.
     fn collect(&mut self) {
         let mut freed = false;
-        while let Some((pid, status)) = rank::collect() {
+        while let Some((pid, status, used)) = rank::collect_measured() {
+            self.largest = self.largest.max(used.largest);
             let Some(rank) = self.pids.remove(&pid) else { continue };
             let how = match ending(status) {
                 Ending::Exit(0) if self.meeting.is_inside(rank) => Ending::Early,
                 how => how,
             };
             let Some(found) = self.ranks.get_mut(&rank) else { continue };
-            found.ended = Some(if found.late { Ending::Late } else { how });
+            found.ended = Some(match how {
+                _ if found.late => Ending::Late,
+                Ending::Signal(9) if self.out_of_memory => Ending::OutOfMemory,
+                how => how,
+            });
             found.ran = found.begun.elapsed();
             found.clock.take().inspect(AbortHandle::abort);
             self.input.gone(rank);

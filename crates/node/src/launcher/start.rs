@@ -288,7 +288,7 @@ fn variables(order: &Order, share: &Share, rank: u32, pmi: Option<i32>) -> Vec<(
         let found = order.task.environment.iter().find(|(name, _)| name.as_slice() == wanted.as_bytes());
         found.map(|(_, value)| String::from_utf8_lossy(value).into_owned())
     };
-    let batch = of_batch("PANDO_BATCH_JOB").map(|id| id.split('_').next().unwrap_or("").to_owned());
+    let batch = of_batch("PANDO_BATCH_NUMBER");
     let (job, size, local) = (order.job.to_string(), order.size().to_string(), (rank - share.first).to_string());
     let (rank, list, directory) =
         (rank.to_string(), names.join(","), Path::new(OsStr::from_bytes(&order.task.directory)));

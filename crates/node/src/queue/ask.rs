@@ -18,6 +18,9 @@ pub enum Ask {
         user: Option<String>,
         /// This signal, and no more.
         signal: Option<i32>,
+        /// To whom that goes.
+        #[serde(default)]
+        whom: Whom,
     },
     /// They are not to start. The answer: [`Done`].
     Hold(Vec<Id>),
@@ -39,6 +42,8 @@ pub enum Ask {
     },
     /// Nodes and partitions as the queue has them. The answer: [`Cluster`].
     Cluster,
+    /// What people mean by these: a task of an array has a number of its own, too. The answer: [`Id`]s, in the same order.
+    Named(Vec<Id>),
     /// Something about it is to be otherwise. The answer: [`Done`].
     Update(u64, Update),
     /// All of one job. The answer: [`Shown`].
@@ -113,6 +118,30 @@ impl Ask {
             _ => true,
         }
     }
+
+    /// Each task that it names.
+    pub fn ids(&mut self) -> Vec<&mut Id> {
+        match self {
+            Ask::Cancel { ids, .. } | Ask::Hold(ids) | Ask::Release(ids) | Ask::Requeue { ids, .. } => {
+                ids.iter_mut().collect()
+            }
+            Ask::Park { ids, .. } | Ask::Named(ids) => ids.iter_mut().collect(),
+            Ask::Show(id) | Ask::Wait { id, .. } | Ask::Read { id, .. } => vec![id],
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Which processes of a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Whom {
+    /// All of them.
+    #[default]
+    All,
+    /// Its script alone.
+    Script,
+    /// Its steps, and not its script.
+    Steps,
 }
 
 /// How users can be told of their jobs, as the administrator has it.
@@ -138,6 +167,9 @@ pub struct Line {
     pub id: String,
     /// Its job's number.
     pub job: u64,
+    /// Its own number: of a task that has nodes not its job's.
+    #[serde(default)]
+    pub number: u64,
     /// What it is called.
     pub name: String,
     /// Whose it is.
@@ -185,6 +217,39 @@ pub struct Line {
     pub submitted: u64,
     /// When it got its nodes.
     pub started: Option<u64>,
+    /// Why it does not run again, or how: its dependency as it was written, or what is left of it.
+    #[serde(default)]
+    pub dependency: String,
+    /// What each node must be said to have.
+    #[serde(default)]
+    pub features: Vec<String>,
+    /// Generic resources of each node.
+    #[serde(default)]
+    pub gres: String,
+    /// Nodes that it wants, and does not.
+    #[serde(default)]
+    pub wanted: (Vec<String>, Vec<String>),
+    /// CPUs of each rank.
+    #[serde(default)]
+    pub cpus_per_rank: u32,
+    /// The reservation that it is to run in.
+    #[serde(default)]
+    pub reservation: String,
+    /// What its user sorts his jobs by.
+    #[serde(default)]
+    pub wckey: String,
+    /// It could not have begun before.
+    #[serde(default)]
+    pub eligible: u64,
+    /// What is remembered of the steps of its run.
+    #[serde(default)]
+    pub steps: pando_queue::Steps,
+    /// How often it had nodes before.
+    #[serde(default)]
+    pub restarts: u32,
+    /// Nobody else is on its nodes.
+    #[serde(default)]
+    pub exclusive: bool,
 }
 
 /// All of a job.

@@ -494,6 +494,7 @@ pub(super) fn over(node: &Arc<Node>, key: Key, how: How, usage: Usage) -> Pin<Bo
             pause = (pause * 2).min(Duration::from_secs(10));
         }
         // Without it nobody believes that it was here; and it is told of no more.
+        batch_job::script::remove(&file(&node, &key));
         let _ = std::fs::remove_file(file(&node, &key));
         remove(&node, &key);
     })

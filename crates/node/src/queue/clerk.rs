@@ -261,22 +261,13 @@ impl Clerk {
             all => format!(", nor did {} more", all - 1),
         };
         let why = format!("it never began{more}");
-        let run = Run {
-            // No run has this number, and no task ends like this twice.
-            run: u32::MAX,
-            started: at,
-            began: None,
-            shares: Vec::new(),
-            suspended_at: None,
-            suspended_ms: 0,
-            ending: None,
-            parked: false,
-            warned: false,
-        };
-        let id = job.name_of(tasks.first()?);
+        // No run has this number, and no task ends like this twice.
+        let run = Run::new(u32::MAX, at, Vec::new());
+        let first = tasks.first()?;
+        let (id, asked) = (job.name_of(first), self.queue.asked(job.id, first).unwrap_or_default());
         let spec = &job.spec;
         let (usage, directory, files) = (Usage::default(), spec.directory.clone(), spec.files.clone());
-        let outcome = Outcome { id, state, how: How::NotBegun(why), usage, run, ended: at, directory, files };
+        let outcome = Outcome { id, state, how: How::NotBegun(why), usage, run, ended: at, directory, files, asked };
         Some(Old { name: spec.name.clone(), user: spec.user.clone(), account: spec.account.clone(), outcome })
     }
 

@@ -36,7 +36,8 @@ pub fn act(node: &Arc<Node>, desk: &Desk, queue: &Queue, effect: Effect, again: 
     match effect {
         Effect::Start(id, run, shares) => {
             let Some(job) = queue.job(id.job) else { return };
-            let mut order = Order::of(&job.spec, Key { keeper: me, id, run }, shares);
+            let number = job.number_of(id.task.unwrap_or(0));
+            let mut order = Order::of(&job.spec, Key { keeper: me, id, run }, number, shares);
             order.environment.extend(environment(&node));
             let cluster = node.identity.cluster.to_string();
             let more = variables::of_cluster(&job.spec, cluster, queue.settings().usual()).into_iter();

@@ -9,7 +9,7 @@ use crate::jobs::spare::{Spares, WAITS};
 use crate::link::broken;
 use crate::peers;
 use pando_launch::{Frames, encode};
-use pando_queue::{Bytes, Files, How, Id, Share, Spec, Usage, Work};
+use pando_queue::{Bytes, Files, How, Id, Share, Spec, Step, Usage, Work};
 use pando_wire::SNI_QUEUE;
 use pando_wire::message::Member;
 use serde::{Deserialize, Serialize};
@@ -61,11 +61,13 @@ pub struct Order {
     pub cpus_per_rank: u32,
     /// Of an array: first, last and number of its tasks.
     pub array: Option<(u32, u32, u64)>,
+    /// Its own number, which no other task has.
+    pub number: u64,
 }
 
 impl Order {
-    /// What was asked for, on these nodes.
-    pub fn of(spec: &Spec, key: Key, shares: Vec<Share>) -> Order {
+    /// What was asked for, on these nodes. `number`: the task's own.
+    pub fn of(spec: &Spec, key: Key, number: u64, shares: Vec<Share>) -> Order {
         let array = spec.array.as_ref().and_then(|a| Some((a.tasks.first()?, a.tasks.last()?, a.tasks.len())));
         let mut environment = spec.environment.clone();
         let asked = variables::asked(spec).into_iter();
@@ -82,6 +84,7 @@ impl Order {
             cpus_per_rank: spec.request.cpus_per_rank,
             shares,
             array,
+            number,
         }
     }
 }
@@ -123,6 +126,17 @@ pub enum Errand {
     Ended(Key, How, Usage),
     /// One of the above for jobs of a queue that one of several nodes keeps, by the one whose term this is.
     Under(u64, Box<Errand>),
+    /// A step of a user's batch job has begun, or is over, at whose head this comes from. The answer comes when it is stored.
+    Step {
+        /// Whose.
+        user: String,
+        /// The batch job.
+        id: Id,
+        /// Its run.
+        run: Option<u32>,
+        /// The step.
+        step: Box<Step>,
+    },
 }
 
 /// The answer: what was asked for, or why not.
@@ -267,6 +281,7 @@ async fn serve_for(node: &Arc<Node>, peer: &str, queue: &str, errand: Errand) ->
         Errand::Has => serde_json::to_vec(&has::asked(node, peer)).map_err(|e| e.to_string()),
         Errand::Tells(now) => has::heard(node, peer, now).map(|()| Vec::new()),
         Errand::Began(key) => office::began(node, &key, peer).await.map(|()| Vec::new()),
+        Errand::Step { user, id, run, step } => office::step(node, user, id, run, step).await.map(|()| Vec::new()),
         Errand::Ended(key, how, usage) => office::ended(node, &key, how, usage, peer).await.map(|()| Vec::new()),
         Errand::Under(..) => Err("an order under an order is none".into()),
     }

@@ -145,6 +145,14 @@ impl Journal {
         }
     }
 
+    /// The largest number of a job up to this one that the history knows.
+    pub fn upto(&self, job: u64) -> Result<Option<u64>, Broken> {
+        match self {
+            Journal::Disk(file) => file.upto(job),
+            Journal::Shared(store) => store.past().upto(job),
+        }
+    }
+
     /// Tasks that have ended, the newest last.
     pub fn history(&self, search: &Search) -> Result<Vec<Old>, Broken> {
         match self {

@@ -94,9 +94,14 @@ async fn send_to(node: &Arc<Node>, to: &str, errand: &Errand) -> Result<Vec<u8>,
 
 /// Tells the one who keeps a job's queue something of the job.
 pub async fn tell(node: &Arc<Node>, key: &Key, errand: &Errand) -> Result<Vec<u8>, Failure> {
-    if key.keeper != SHARED {
-        return errand::send(node, &key.keeper, errand).await;
+    match key.keeper == SHARED {
+        true => say(node, errand).await,
+        false => errand::send(node, &key.keeper, errand).await,
     }
+}
+
+/// Tells whoever keeps the queue now.
+pub async fn say(node: &Arc<Node>, errand: &Errand) -> Result<Vec<u8>, Failure> {
     let to = keeper(node).await.map_err(|why| Failure { why, refused: false })?;
     send_to(node, &to, errand).await
 }

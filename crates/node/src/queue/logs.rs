@@ -42,6 +42,8 @@ pub const AWAY: &str = "the job's node can't be asked";
 pub struct Wanted {
     /// Of this run.
     pub key: Key,
+    /// Its own number; 0, if it is not known.
+    pub number: u64,
     /// What people call it.
     pub name: String,
     /// Whose it is.
@@ -98,11 +100,13 @@ pub fn find(queue: &Queue, journal: &Journal, keeper: String, id: Id) -> Result<
         (None, None) => return Err(none()),
     };
     let run = run.or(past.as_ref().map(|old| &old.outcome.run));
+    let past_number = past.as_ref().map_or(0, |old| old.outcome.asked.number);
+    let number = job.map_or(past_number, |job| job.number_of(task));
     let place = run.and_then(|run| run.shares.first().map(|share| (share.node.clone(), run.run)));
     let wanted = place.map(|(node, run)| {
         let key = Key { keeper, id, run };
         let (name, user, directory, files) = (name.clone(), user.clone(), directory.clone(), files.clone());
-        (node, Wanted { key, name, user, directory, files, error: false, from: From::Byte(0), patience_ms: 0 })
+        (node, Wanted { key, number, name, user, directory, files, error: false, from: From::Byte(0), patience_ms: 0 })
     });
     let found = Found { wanted, end: shown::end(queue, journal, id)?, reason: reason.unwrap_or("").to_owned() };
     Ok((user.clone(), found))
@@ -151,7 +155,7 @@ fn reader(node: &Node, user: &str, peer: &str) -> Result<Option<User>, String> {
 pub async fn read(node: &Arc<Node>, wanted: &Wanted, peer: &str) -> Result<Bit, String> {
     let here = node.name();
     let user = reader(node, &wanted.user, peer)?;
-    let names = Names { id: wanted.key.id, name: &wanted.name, user: &wanted.user, node: &here };
+    let names = Names { id: wanted.key.id, number: wanted.number, name: &wanted.name, user: &wanted.user, node: &here };
     let directory = PathBuf::from(OsStr::from_bytes(&wanted.directory.0));
     let pattern = files::pattern(&wanted.files, wanted.key.id, wanted.error);
     let path = directory.join(OsStr::from_bytes(&files::filled(pattern, &names)));

@@ -15,6 +15,7 @@ pub mod has;
 mod journal;
 pub mod keeper;
 pub mod logs;
+mod named;
 pub mod office;
 pub mod pool;
 mod seen;

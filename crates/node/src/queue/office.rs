@@ -1,13 +1,13 @@
 //! Where users' questions about the queue go, and who may ask what.
 
-use super::ask::{Ask, Done, Line, Over, Past, Sends, Shown};
+use super::ask::{Ask, Done, Line, Over, Past, Sends, Shown, Whom};
 use super::clerk::{self, Desk};
 use super::errand::{self, Errand, Key};
 use super::journal::{Journal, Search};
 use super::sqlite::Sqlite;
 use super::terms::{SHARED, Terms};
 use super::tied::{self, Ties};
-use super::{campaign, deliver, keeper, logs, seen, shown, tell, usage};
+use super::{campaign, deliver, keeper, logs, named, seen, shown, tell, usage};
 use crate::audit::Entry;
 use crate::config::Queue;
 use crate::daemon::Node;
@@ -19,7 +19,7 @@ use axum::body::Bytes as Body;
 use axum::extract::State;
 use axum::extract::connect_info::ConnectInfo;
 use axum::response::{IntoResponse, Response};
-use pando_queue::{Effect, How, Id, Input, Spec, State as Standing, Update, Usage};
+use pando_queue::{Effect, How, Id, Input, Spec, State as Standing, Step, Update, Usage};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -168,11 +168,15 @@ fn is_in(node: &Node, user: &str, group: &str) -> bool {
 
 /// What a user of `peer` asks of the queue that this node keeps.
 pub async fn answer(node: &Arc<Node>, user: &str, peer: &str, text: &[u8]) -> Result<Vec<u8>, String> {
-    let ask: Ask = serde_json::from_slice(text).map_err(|e| format!("that is no question to a queue: {e}"))?;
+    let mut ask: Ask = serde_json::from_slice(text).map_err(|e| format!("that is no question to a queue: {e}"))?;
     let (desk, may_come_twice) = (desk(node)?, ask.may_come_twice());
     let asker =
         Asker { node: node.clone(), desk: desk.clone(), user: user.into(), operator: operates(node, user, peer) };
-    match asker.answer(ask, peer).await {
+    let answer = match named::all(&desk, ask.ids()).await {
+        Ok(()) => asker.answer(ask, peer).await,
+        Err(why) => Err(why),
+    };
+    match answer {
         // Some of it may be stored, some may not.
         _ if desk.term.is_some() && desk.is_closed() => match may_come_twice {
             true => Err(errand::ELSEWHERE.to_owned()),
@@ -198,9 +202,10 @@ impl Asker {
     async fn answer(&self, ask: Ask, peer: &str) -> Result<Vec<u8>, String> {
         let (node, asker) = (&self.node, self);
         match ask {
+            Ask::Named(ids) => json(&ids),
             Ask::Submit(spec) => json(&asker.submit(*spec, peer).await?),
             Ask::List => json(&asker.list().await?),
-            Ask::Cancel { ids, user, signal } => json(&asker.cancel(ids, user, signal).await?),
+            Ask::Cancel { ids, user, signal, whom } => json(&asker.cancel(ids, user, signal, whom).await?),
             Ask::Hold(ids) => {
                 let operator = asker.operator;
                 json(&asker.each(ids, "hold", |id| Input::Hold { id, operator }).await?)
@@ -210,10 +215,7 @@ impl Asker {
                 json(&asker.each(ids, "release", |id| Input::Release { id, operator }).await?)
             }
             Ask::Requeue { ids, hold } => json(&asker.each(ids, "requeue", |id| Input::Requeue { id, hold }).await?),
-            Ask::Update(job, update) => {
-                asker.may_be_so(job, &update).await?;
-                json(&asker.each(vec![Id::of(job)], "update", |_| Input::Update(job, update.clone())).await?)
-            }
+            Ask::Update(job, update) => json(&asker.update(job, update).await?),
             Ask::Park { ids, still } => json(&asker.park(ids, still).await?),
             Ask::Cluster => {
                 let keeper = node.name();
@@ -272,6 +274,10 @@ impl Asker {
             () if spec.nice < 0 && !self.operator => Err("only operators may ask for --nice below 0".to_owned()),
             () => Ok(()),
         };
+        let allowed = match allowed {
+            Ok(()) => named::dependency(&self.desk, &mut spec).await,
+            Err(why) => Err(why),
+        };
         let taken = match allowed {
             Ok(()) => self.desk.take(Input::Submit(Box::new(spec))).await.and_then(|effects| accepted(&effects)),
             Err(why) => Err(why),
@@ -287,10 +293,15 @@ impl Asker {
     async fn read(&self, id: Id, ask: (bool, super::ask::From, u64)) -> Result<super::ask::Piece, String> {
         let keeper = deliver::keeper(&self.node, &self.desk);
         let (owner, found) = self.desk.look(move |queue, journal| logs::find(queue, journal, keeper, id)).await??;
-        match owner == self.user || self.operator {
-            true => logs::fetch(&self.node, &self.desk, found, ask).await,
+        let allowed = match owner == self.user || self.operator {
+            true => Ok(()),
             false => Err(format!("job {id} is {owner}'s, and not yours")),
+        };
+        if owner != self.user {
+            self.audit("read", format!("job {id}"), &allowed);
         }
+        allowed?;
+        logs::fetch(&self.node, &self.desk, found, ask).await
     }
 
     async fn list(&self) -> Result<Vec<Line>, String> {
@@ -324,6 +335,20 @@ impl Asker {
         Ok(done)
     }
 
+    async fn update(&self, job: u64, update: Update) -> Result<Done, String> {
+        let id = Id::of(job);
+        let allowed = match self.may_be_so(job, &update).await {
+            Ok(()) => self.may(id).await,
+            Err(why) => Err(why),
+        };
+        let answer = match allowed {
+            Ok(()) => self.desk.take(Input::Update(job, update.clone())).await.and_then(|effects| refused(&effects)),
+            Err(why) => Err(why),
+        };
+        self.audit("update", crate::owner::clean(&format!("job {id}: {update:?}")), &answer);
+        Ok(Done { refused: answer.err().into_iter().collect() })
+    }
+
     /// What only operators do to a job, even to their own.
     async fn may_be_so(&self, job: u64, update: &Update) -> Result<(), String> {
         let limit = self.desk.look(move |queue, _| queue.job(job).map(|job| job.spec.limit_ms)).await?.flatten();
@@ -341,13 +366,22 @@ impl Asker {
         match self.operator {
             true => self.each(ids, if still { "suspend" } else { "resume" }, |id| Input::Park { id, still }).await,
             false => {
-                Err("only operators suspend jobs and have them go on: root, and who is named in [queue] operators"
-                    .into())
+                let no =
+                    Err("only operators suspend jobs and have them go on: root, and who is named in [queue] operators"
+                        .to_owned());
+                ids.iter().for_each(|id| self.audit("suspend", format!("job {id}"), &no));
+                no.map(|()| Done::default())
             }
         }
     }
 
-    async fn cancel(&self, mut ids: Vec<Id>, user: Option<String>, signal: Option<i32>) -> Result<Done, String> {
+    async fn cancel(
+        &self,
+        mut ids: Vec<Id>,
+        user: Option<String>,
+        signal: Option<i32>,
+        whom: Whom,
+    ) -> Result<Done, String> {
         if let Some(of) = user {
             let theirs = move |queue: &pando_queue::Queue| -> Vec<Id> {
                 queue.jobs().filter(|job| job.spec.user == of && !job.is_over()).map(|job| Id::of(job.id)).collect()
@@ -357,15 +391,15 @@ impl Asker {
         let by = self.user.clone();
         match signal {
             None => self.each(ids, "cancel", |id| Input::Cancel { id, by: by.clone() }).await,
-            Some(number) => self.signal(ids, number).await,
+            Some(number) => self.signal(ids, number, whom).await,
         }
     }
 
-    async fn signal(&self, ids: Vec<Id>, number: i32) -> Result<Done, String> {
+    async fn signal(&self, ids: Vec<Id>, number: i32, whom: Whom) -> Result<Done, String> {
         let mut done = Done::default();
         for id in ids {
             let answer = match self.may(id).await {
-                Ok(()) => self.signal_one(id, number).await,
+                Ok(()) => self.signal_one(id, number, whom).await,
                 Err(why) => Err(why),
             };
             self.audit("signal", format!("job {id}, signal {number}"), &answer);
@@ -374,7 +408,7 @@ impl Asker {
         Ok(done)
     }
 
-    async fn signal_one(&self, id: Id, number: i32) -> Result<(), String> {
+    async fn signal_one(&self, id: Id, number: i32, whom: Whom) -> Result<(), String> {
         let me = deliver::keeper(&self.node, &self.desk);
         let running = self.desk.look(move |queue, _| {
             let Some(job) = queue.job(id.job) else { return Vec::new() };
@@ -390,9 +424,11 @@ impl Asker {
             return Err(format!("nothing of job {id} runs"));
         }
         for (to, key) in running {
-            deliver::order(&self.node, &self.desk, &to, &Errand::Signal(key, number))
-                .await
-                .map_err(|failure| failure.why)?;
+            let errand = match whom {
+                Whom::All => Errand::Signal(key, number),
+                Whom::Script | Whom::Steps => Errand::Warn(key, number, whom == Whom::Script),
+            };
+            deliver::order(&self.node, &self.desk, &to, &errand).await.map_err(|failure| failure.why)?;
         }
         Ok(())
     }
@@ -439,11 +475,16 @@ impl Asker {
 
     /// What only operators do.
     async fn rule(&self, input: Input) -> Result<Done, String> {
+        let (what, on) = match &input {
+            Input::Reserve(reservation) => ("reserve", crate::owner::clean(&reservation.name)),
+            Input::Unreserve(name) => ("unreserve", crate::owner::clean(name)),
+            _ => ("reserve", String::new()),
+        };
         let answer = match self.operator {
             true => self.desk.take(input).await.and_then(|effects| refused(&effects)),
             false => Err("only operators do that: root, and who is named in [queue] operators".into()),
         };
-        self.audit("reserve", "nodes".into(), &answer);
+        self.audit(what, on, &answer);
         answer.map(|()| Done::default())
     }
 }
@@ -480,6 +521,11 @@ pub async fn ended(node: &Arc<Node>, key: &Key, how: How, usage: Usage, peer: &s
     let desk = desk(node)?;
     let effects = desk.take_of(peer, Input::Ended(key.id, key.run, how, usage)).await?;
     refused(&effects)
+}
+
+/// The head of a user's step says that it has begun, or is over. When this returns it is stored.
+pub async fn step(node: &Arc<Node>, user: String, id: Id, run: Option<u32>, step: Box<Step>) -> Result<(), String> {
+    desk(node)?.take(Input::Step { id, run, user, step }).await.and_then(|effects| refused(&effects))
 }
 
 /// How a shell knows the end of a job.

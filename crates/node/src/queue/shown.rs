@@ -39,6 +39,7 @@ fn basic(job: &Job, partition: &str) -> Line {
     Line {
         id: job.id.to_string(),
         job: job.id,
+        number: job.id,
         name: job.spec.name.clone(),
         user: job.spec.user.clone(),
         partition: request.partition.clone().unwrap_or_else(|| partition.to_owned()),
@@ -59,13 +60,31 @@ fn basic(job: &Job, partition: &str) -> Line {
         priority: 0.0,
         submitted: job.submitted,
         started: None,
+        dependency: job.spec.dependency.to_string(),
+        features: request.features.clone(),
+        gres: gres(&request.gres),
+        wanted: (request.wanted.clone(), request.excluded.clone()),
+        cpus_per_rank: request.cpus_per_rank,
+        reservation: request.reservation.clone().unwrap_or_default(),
+        wckey: job.spec.wckey.clone(),
+        eligible: job.since,
+        steps: pando_queue::Steps::default(),
+        restarts: job.again.get(&0).copied().filter(|_| !job.is_array()).unwrap_or(0),
+        exclusive: request.exclusive,
     }
+}
+
+fn gres(all: &[pando_queue::gres::Gres]) -> String {
+    all.iter().map(|g| format!("{}:{}", g.kind, g.count)).collect::<Vec<_>>().join(",")
 }
 
 fn running(line: Line, job: &Job, task: u32, run: &Run, now: u64) -> Line {
     let nodes: Vec<String> = run.shares.iter().map(|s| s.node.clone()).collect();
     Line {
         id: job.name_of(task).to_string(),
+        number: job.number_of(task),
+        steps: run.steps.clone(),
+        restarts: run.run,
         state: run.state(),
         ran_ms: run.ran(now),
         node_count: nodes.len() as u32,

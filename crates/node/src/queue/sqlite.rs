@@ -135,6 +135,12 @@ impl Sqlite {
         Ok(())
     }
 
+    /// The largest number of a job up to this one that the history knows.
+    pub fn upto(&self, job: u64) -> Result<Option<u64>, Broken> {
+        let mut row = self.db.prepare_cached("SELECT max(job) FROM history WHERE job <= ?1")?;
+        Ok(row.query_row([job], |row| row.get(0))?)
+    }
+
     /// Tasks that have ended, the newest last.
     pub fn history(&self, search: &Search) -> Result<Vec<Old>, Broken> {
         let mut rows = self.db.prepare_cached(

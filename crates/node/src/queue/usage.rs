@@ -1,4 +1,4 @@
-//! What users' jobs have used, added up from the history: by day, user and name of the job.
+//! What users' jobs have used, added up from the history: by day, user, account and name of the job.
 
 use super::journal::Old;
 use super::sqlite::Sqlite;
@@ -18,6 +18,9 @@ pub struct Sum {
     pub tasks: u64,
     /// Those of them that did not end well.
     pub failed: u64,
+    /// Steps that they had.
+    #[serde(default)]
+    pub steps: u64,
     /// CPU time, milliseconds.
     pub cpu_ms: u64,
     /// How long they had nodes, milliseconds.
@@ -41,6 +44,9 @@ pub struct Row {
     pub day: u64,
     /// Whose.
     pub user: String,
+    /// Whose share it was taken from.
+    #[serde(default)]
+    pub account: String,
     /// What the jobs are called.
     pub name: String,
     /// See there.
@@ -49,6 +55,22 @@ pub struct Row {
 }
 
 impl Sum {
+    /// And all of another one.
+    pub fn add_all(&mut self, other: &Sum) {
+        self.tasks += other.tasks;
+        self.failed += other.failed;
+        self.steps += other.steps;
+        self.cpu_ms += other.cpu_ms;
+        self.wall_ms += other.wall_ms;
+        self.cpus_ms += other.cpus_ms;
+        self.memory_mb = self.memory_mb.max(other.memory_mb);
+        self.read += other.read;
+        self.written += other.written;
+        if let Some(energy) = other.energy_mj {
+            *self.energy_mj.get_or_insert(0) += energy;
+        }
+    }
+
     fn add(&mut self, old: &Old) {
         let (outcome, usage) = (&old.outcome, &old.outcome.usage);
         // What goes back to the queue has used something, and has not ended.
@@ -59,6 +81,7 @@ impl Sum {
             return;
         }
         let wall = outcome.run.ran(outcome.ended);
+        self.steps += outcome.run.steps.all.len() as u64 + outcome.run.steps.more;
         self.cpu_ms += usage.cpu_ms;
         self.wall_ms += wall;
         self.cpus_ms += wall.saturating_mul(outcome.run.cpus());
@@ -73,13 +96,13 @@ impl Sum {
 
 /// Adds up, of what ended since then. It reads the journal's file beside the queue, which goes on meanwhile. The error is for people.
 pub fn sums(file: &Path, user: Option<&str>, since: u64) -> Result<Vec<Row>, String> {
-    let mut all: BTreeMap<(u64, String, String), Sum> = BTreeMap::new();
+    let mut all: BTreeMap<(u64, String, String, String), Sum> = BTreeMap::new();
     let add = |old: Old| {
         let day = old.outcome.ended / DAY_MS * DAY_MS;
-        all.entry((day, old.user.clone(), old.name.clone())).or_default().add(&old);
+        all.entry((day, old.user.clone(), old.account.clone(), old.name.clone())).or_default().add(&old);
     };
     Sqlite::read_beside(file).and_then(|journal| journal.each(user, since, add)).map_err(|e| e.to_string())?;
-    Ok(all.into_iter().map(|((day, user, name), sum)| Row { day, user, name, sum }).collect())
+    Ok(all.into_iter().map(|((day, user, account, name), sum)| Row { day, user, account, name, sum }).collect())
 }
 
 #[cfg(test)]
@@ -89,17 +112,7 @@ mod tests {
 
     fn old(user: &str, run: u32, ended: u64, state: State, usage: Usage) -> Old {
         let share = pando_queue::Share { node: "n1".into(), ranks: 1, cpus: 3, memory: 0, gres: Vec::new() };
-        let run = Run {
-            run,
-            started: ended - 1000,
-            began: None,
-            shares: vec![share],
-            suspended_at: None,
-            suspended_ms: 0,
-            ending: None,
-            parked: false,
-            warned: false,
-        };
+        let run = Run::new(run, ended - 1000, vec![share]);
         let id = Id::of(ended);
         let outcome = Outcome {
             id,
@@ -110,6 +123,7 @@ mod tests {
             ended,
             directory: Default::default(),
             files: Default::default(),
+            asked: Default::default(),
         };
         Old { name: "job".into(), user: user.into(), account: String::new(), outcome }
     }

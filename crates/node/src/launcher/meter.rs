@@ -1,0 +1,71 @@
+//! What a job's ranks use here, and the memory that they may have.
+
+use super::family;
+use pando_kernel::{procfs, usage};
+use pando_launch::{Amount, Order, Used};
+use serde_bytes::ByteBuf;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::time::{Interval, interval};
+
+/// Memory is looked at so often where it is limited.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The directories of control groups.
+pub fn dirs(groups: &[ByteBuf]) -> Vec<PathBuf> {
+    groups.iter().map(|dir| PathBuf::from(OsStr::from_bytes(dir))).collect()
+}
+
+/// See above.
+pub struct Meter {
+    /// Of jobs that this process has served before.
+    before: usage::Used,
+    /// Its batch job's control group counts for it.
+    counted: bool,
+    /// Bytes.
+    limit: u64,
+    looks: Option<Interval>,
+    name: String,
+}
+
+impl Meter {
+    /// Of a job that is to begin.
+    pub fn new(order: &Order, counted: bool) -> Meter {
+        let limit = order.memory_mb << 20;
+        let looks = (limit > 0).then(|| interval(LOOK));
+        Meter { before: usage::of_children(), counted, limit, looks, name: order.name.clone() }
+    }
+
+    /// Returns when it is time to look.
+    pub async fn look(&mut self) {
+        match &mut self.looks {
+            Some(looks) => _ = looks.tick().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// They have more than they may: that, for people. It is said once.
+    pub fn exceeded(&mut self) -> Option<String> {
+        let now: u64 = family::all().into_iter().map(procfs::footprint).sum();
+        if now <= self.limit {
+            return None;
+        }
+        self.looks = None;
+        let (name, has, asked) = (&self.name, now >> 20, self.limit >> 20);
+        Some(format!("{name} has {has} MB of memory here, and asked for {asked} (--mem): its ranks are ended"))
+    }
+
+    /// What all of them have used, when nothing is left of them. `largest`: the most bytes that one process has had.
+    pub fn used(&self, largest: u64) -> Used {
+        let now = usage::of_children();
+        let all = Amount {
+            cpu_ms: now.cpu_ms.saturating_sub(self.before.cpu_ms),
+            memory: largest,
+            read: now.read.saturating_sub(self.before.read),
+            written: now.written.saturating_sub(self.before.written),
+        };
+        Used { all, away: if self.counted { Amount::default() } else { all } }
+    }
+}
