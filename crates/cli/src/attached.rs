@@ -177,13 +177,13 @@ mod tests {
         assert_eq!(detached("pando map -j2 -P3 x -j4"), "pando map -j 2 -P 3 x -j4");
         assert_eq!(detached("pando run --nodes=2 --nodes n1 x"), "pando run -N 2 --nodes n1 x");
         assert_eq!(detached("pando run --nodes 2 x --nodes 2"), "pando run -N 2 x --nodes 2");
-        let quiet = "pando run --as-job -n 1 -v -I --immediate -q y -Q -O -X -s --overlap -A x hostname -v";
+        let quiet = "pando run --as-job -n 1 -v -I --immediate -Q -X -s --overlap -A x hostname -v";
         assert_eq!(detached(quiet), "pando run --as-job -n 1 hostname -v");
         let refused = |text: &str| detach(text.split(' ').map(OsString::from).collect()).unwrap_err();
         assert!(refused("pando run --as-job -n 1 -d afterok:1 hostname").starts_with("`--dependency` is Slurm's"));
         assert!(refused("pando run --as-job -n 1 -dafterok:1 hostname").contains("sbatch"));
         assert_eq!(detached("pando run -d x"), "pando run -d x");
-        let refused = detach(["pando", "run", "--mem=2G", "x"].map(OsString::from).to_vec()).unwrap_err();
-        assert!(refused.starts_with("`--mem` is Slurm's"), "{refused}");
+        let refused = detach(["pando", "run", "--mem-per-cpu=2G", "x"].map(OsString::from).to_vec()).unwrap_err();
+        assert!(refused.starts_with("`--mem-per-cpu` is Slurm's"), "{refused}");
     }
 }
