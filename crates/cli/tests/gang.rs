@@ -133,9 +133,9 @@ fn batch_jobs_that_share_cpus_take_turns() {
     together(&lab);
     let (n1, dir) = (&lab.nodes[0], lab.dir.join("batch"));
     fs::create_dir(&dir).unwrap();
-    // Each takes both nodes, and waits in its step until the other is there.
-    let script = "#!/bin/sh\n#SBATCH -N 2 -n 2\ntouch here.$1\npando run -n 2 sh -c \
-                  \"until [ -e here.1 ] && [ -e here.2 ]; do :; done; echo rank \\$PANDO_RANK\"\n";
+    // Each takes both nodes, and waits in its step until both were seen there.
+    let script = "#!/bin/sh\n#SBATCH -N 2 -n 2\npando run -n 2 sh -c \
+                  \"until [ -e both ]; do :; done; echo rank \\$PANDO_RANK\"\n";
     fs::write(dir.join("job.sh"), script).unwrap();
     let path = PathBuf::from(env!("CARGO_BIN_EXE_pando"));
     let path = format!("{}:/usr/bin:/bin", path.parent().unwrap().display());
@@ -146,6 +146,7 @@ fn batch_jobs_that_share_cpus_take_turns() {
     };
     let ids = ["1", "2"].map(|n| ok(&mut pando(&["submit", "--parsable", "job.sh", n])).trim().to_owned());
     until("their steps take turns", || status(n1).gangs.len() == 2);
+    fs::write(dir.join("both"), "").unwrap();
     for id in ids {
         ok(&mut pando(&["wait", &id]));
         let said = fs::read_to_string(dir.join(format!("slurm-{id}.out")));

@@ -57,7 +57,7 @@ fn nodes_are_listed_and_left_out_as_slurm_has_it() {
         (vec!["-w", "n2", "-x", "n2"], "no node is left"),
         (vec!["--hostfile", &file, "-n", "4"], "--oversubscribe"),
         (vec!["--hostfile", "/no/such/file"], "/no/such/file"),
-        (vec!["--mem=4G"], "`--mem` is Slurm's, and can't be heeded"),
+        (vec!["--mem-per-cpu=4G"], "`--mem-per-cpu` is Slurm's, and can't be heeded"),
         (vec!["-p", "debug"], "no partitions"),
         (vec!["--export", "=x"], "has no name"),
         (vec!["-t", "soon"], "HH:MM:SS"),

@@ -2,6 +2,7 @@
 
 mod lab;
 
+use lab::batch::{cli, submit};
 use lab::{Daemon, Lab, is_root, ok, until};
 use pando_kernel::procfs;
 use pando_node::queue::ask::{Line, Past};
@@ -12,19 +13,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const JOBS: &str = "[jobs]\nroot = true\n[queue]\nlost_after_ms = 120000\n";
-
-/// `pando WORDS` at a node, in a directory.
-fn cli(node: &Daemon, dir: &Path, words: &[&str]) -> Command {
-    let mut command = node.cli(words);
-    command.current_dir(dir);
-    command
-}
-
-/// The number of the job that was made.
-fn submit(node: &Daemon, dir: &Path, words: &[&str]) -> String {
-    let said = ok(&mut cli(node, dir, &[&["submit", "--parsable"], words].concat()));
-    said.trim().to_owned()
-}
 
 fn status(command: &mut Command) -> (i32, String) {
     let output = command.output().unwrap();

@@ -2,45 +2,18 @@
 
 mod lab;
 
+use lab::batch::Place;
 use lab::{Daemon, Lab, ok, until};
 use pando_node::queue::ask::{Line, Past};
 use pando_queue::State;
 use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 const JOBS: &str = "[jobs]\nroot = true\n";
 
-struct Place {
-    dir: PathBuf,
-    bin: PathBuf,
-}
-
 impl Place {
-    fn new(lab: &Lab) -> Place {
-        let dir = lab.dir.join("work");
-        let bin = dir.join("bin");
-        fs::create_dir_all(&bin).unwrap();
-        let exe = lab.nodes[0].cli(&[]).get_program().to_owned();
-        for name in ["pando", "sbatch", "squeue", "scancel", "srun", "sacct", "sinfo", "salloc", "scontrol"] {
-            symlink(&exe, bin.join(name)).unwrap();
-        }
-        Place { dir, bin }
-    }
-
-    /// A command by one of its names, at a node.
-    fn called(&self, node: &Daemon, words: &[&str]) -> Command {
-        let like = node.cli(&[]);
-        let mut command = Command::new(self.bin.join(words[0]));
-        command.args(&words[1..]).current_dir(&self.dir).stdin(Stdio::null());
-        like.get_envs().for_each(|(n, v)| _ = v.map(|v| command.env(n, v)));
-        command.env("PATH", format!("{}:/usr/bin:/bin", self.bin.display()));
-        command
-    }
-
     fn call(&self, node: &Daemon, words: &[&str]) -> String {
-        ok(&mut self.called(node, words))
+        ok(&mut self.called(node, words[0], &words[1..]))
     }
 
     fn submit(&self, node: &Daemon, words: &[&str]) -> String {
@@ -52,7 +25,7 @@ impl Place {
     }
 
     fn wait(&self, node: &Daemon, id: &str) -> i32 {
-        self.called(node, &["pando", "wait", id]).output().unwrap().status.code().unwrap_or(-1)
+        self.called(node, "pando", &["wait", id]).output().unwrap().status.code().unwrap_or(-1)
     }
 
     /// Its last one, of a task of this name.
@@ -165,7 +138,7 @@ fn an_empty_environment_has_a_path() {
     let place = Place::new(&lab);
     let n1 = &lab.nodes[0];
     let mut command =
-        place.called(n1, &["sbatch", "-W", "--export=NONE", "-o", "out", "--wrap", "ls / >/dev/null && env"]);
+        place.called(n1, "sbatch", &["-W", "--export=NONE", "-o", "out", "--wrap", "ls / >/dev/null && env"]);
     let (code, _, why) = said(command.env("SECRET", "x"));
     let out = place.read("out");
     assert!(
@@ -192,10 +165,10 @@ fn jobs_that_ended_long_ago_can_be_waited_for() {
     let next = place.submit(n1, &["-d", &all, "--wrap", "true"]);
     assert_eq!(place.wait(n1, &next), 0);
     for wrong in [format!("afterok:{bad}"), format!("afternotok:{good}")] {
-        let (code, _, why) = said(&mut place.called(n1, &["sbatch", "-d", &wrong, "--wrap", "true"]));
+        let (code, _, why) = said(&mut place.called(n1, "sbatch", &["-d", &wrong, "--wrap", "true"]));
         assert!(code == 1 && why.contains("can't be met any more"), "{why}");
     }
-    let (code, _, why) = said(&mut place.called(n1, &["sbatch", "-d", "afterok:999", "--wrap", "true"]));
+    let (code, _, why) = said(&mut place.called(n1, "sbatch", &["-d", "afterok:999", "--wrap", "true"]));
     assert!(code == 1 && why.contains("job 999"), "{why}");
     // By the number of a task that is forgotten.
     let number = (bad.parse::<u64>().unwrap() + 1).to_string();

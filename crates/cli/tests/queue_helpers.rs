@@ -2,6 +2,7 @@
 
 mod lab;
 
+use lab::batch::cli;
 use lab::{Daemon, Lab, lines_of, ok, until};
 use pando_kernel::procfs;
 use pando_node::queue::ask::Past;
@@ -12,16 +13,9 @@ use std::process::Command;
 
 const JOBS: &str = "[jobs]\nroot = true\n";
 
-fn cli(node: &Daemon, dir: &Path, words: &[&str]) -> Command {
-    let mut command = node.cli(words);
-    command.current_dir(dir);
-    command
-}
-
 /// The number of the job that was made.
 fn submit(node: &Daemon, dir: &Path, words: &[&str]) -> String {
-    let said = ok(&mut cli(node, dir, &[&["submit", "--parsable", "-o", "/dev/null"], words].concat()));
-    said.trim().to_owned()
+    lab::batch::submit(node, dir, &[&["-o", "/dev/null"], words].concat())
 }
 
 /// Its status.

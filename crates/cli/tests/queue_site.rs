@@ -2,6 +2,7 @@
 
 mod lab;
 
+use lab::batch::{cli, submit};
 use lab::{Daemon, Lab, ok, until};
 use pando_kernel::job_group::JobGroup;
 use pando_kernel::procfs;
@@ -15,19 +16,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const JOBS: &str = "[jobs]\nroot = true\n";
-
-/// `pando WORDS` at a node, in a directory.
-fn cli(node: &Daemon, dir: &Path, words: &[&str]) -> Command {
-    let mut command = node.cli(words);
-    command.current_dir(dir);
-    command
-}
-
-/// The number of the job that was made.
-fn submit(node: &Daemon, dir: &Path, words: &[&str]) -> String {
-    let said = ok(&mut cli(node, dir, &[&["submit", "--parsable"], words].concat()));
-    said.trim().to_owned()
-}
 
 /// Its status.
 fn wait(node: &Daemon, dir: &Path, id: &str) -> i32 {

@@ -2,45 +2,19 @@
 
 mod lab;
 
+use lab::batch::Place;
 use lab::{Daemon, Lab, ok, until};
 use pando_node::queue::ask::{Cluster, Line, Past};
 use pando_queue::State;
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 const JOBS: &str = "[jobs]\nroot = true\n[queue]\nlost_after_ms = 3000\n";
 
-struct Place {
-    dir: PathBuf,
-    bin: PathBuf,
-}
-
 impl Place {
-    fn new(lab: &Lab) -> Place {
-        let dir = lab.dir.join("work");
-        let bin = dir.join("bin");
-        fs::create_dir_all(&bin).unwrap();
-        let exe = lab.nodes[0].cli(&[]).get_program().to_owned();
-        for name in ["pando", "sbatch", "squeue", "scancel", "srun", "sacct", "sinfo", "salloc", "scontrol"] {
-            symlink(&exe, bin.join(name)).unwrap();
-        }
-        Place { dir, bin }
-    }
-
-    /// A command by one of its names, at a node.
-    fn called(&self, node: &Daemon, name: &str, words: &[&str]) -> Command {
-        let like = node.cli(&[]);
-        let mut command = Command::new(self.bin.join(name));
-        command.args(words).current_dir(&self.dir).stdin(Stdio::null());
-        like.get_envs().for_each(|(n, v)| _ = v.map(|v| command.env(n, v)));
-        command.env("PATH", format!("{}:/usr/bin:/bin", self.bin.display()));
-        command
-    }
-
     fn pando(&self, node: &Daemon, words: &[&str]) -> Command {
         self.called(node, "pando", words)
     }

@@ -2,6 +2,7 @@
 //! the lab is dropped.
 #![allow(dead_code, reason = "each test program uses its part of it")]
 
+pub mod batch;
 pub mod etcd;
 pub mod fake;
 pub mod gangs;
