@@ -133,7 +133,9 @@ fn guests_go_where_no_gang_has_the_cpus() {
     );
     together(&lab);
     let (n1, n2) = (&lab.nodes[0], &lab.nodes[1]);
-    let roams = n1.cli(&[&["run", "--"], &SPIN[..]].concat());
+    // It ends with the lab: nobody who is killed himself ends it.
+    let spin = "while [ -d $PANDO_STATE ]; do i=0; while [ $i -lt 9999 ]; do i=$((i+1)); done; done";
+    let roams = n1.cli(&["run", "--", "sh", "-c", spin]);
     let _roams = Running({ roams }.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
     let place = || {
         let all: Vec<Process> = n1.client().get("/v1/processes").unwrap_or_default();
