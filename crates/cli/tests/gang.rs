@@ -155,7 +155,7 @@ fn batch_jobs_that_share_cpus_take_turns() {
     }
     assert!(status(n1).gangs.is_empty());
     // What does not fit into the matrix runs as it would elsewhere: nobody has said --gang.
-    let wide = ["submit", "--parsable", "-n", "1", "-o", "wide", "--wrap", "pando run -n 4 echo here"];
+    let wide = ["submit", "--parsable", "-n", "1", "-o", "wide", "--wrap", "pando run --overcommit -n 4 echo here"];
     let id = ok(&mut pando(&wide));
     ok(&mut pando(&["wait", id.trim()]));
     assert_eq!(fs::read_to_string(dir.join("wide")).unwrap(), "here\n".repeat(4));
