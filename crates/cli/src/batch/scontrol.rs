@@ -6,7 +6,7 @@ use super::{Ended, ask, nodes, order};
 use crate::show::print_json;
 use pando_node::client::Client;
 use pando_node::queue::ask::{Ask, Cluster, Line, Past, Shown};
-use pando_node::queue::{Names, filled, pattern};
+use pando_node::queue::{Names, filled, pattern, reason};
 use pando_node::views::{DrainRequest, Info};
 use pando_queue::{Id, Job, State, Update, times};
 use std::ffi::OsStr;
@@ -258,7 +258,12 @@ impl Show<'_> {
         let input = spec.files.input.as_ref().map_or("/dev/null".into(), |file| whole(&file.0));
         let ran = run.map_or(0, |run| run.ran(past.as_ref().map_or(super::now().0, |past| past.ended)));
         let cpus = run.map_or(request.least_cpus(), |run| run.cpus());
-        let why = shown.why.clone().unwrap_or_else(|| "None".into());
+        let task = id.task.or(job.waiting.first()).filter(|task| job.waiting.contains(*task));
+        let why = task.filter(|_| shown.state == State::Pending).map_or("None", |t| reason(job, job.held.contains(t)));
+        let memory = match (request.memory, request.memory_per_cpu) {
+            (0, each) if each > 0 => ("MinMemoryCPU", format!("{each}M")),
+            (all, _) => ("MinMemoryNode", format!("{all}M")),
+        };
         self.print(&[
             called(job, id),
             vec![
@@ -272,7 +277,7 @@ impl Show<'_> {
             ],
             vec![
                 ("JobState", shown.state.names().0.into()),
-                ("Reason", why),
+                ("Reason", why.into()),
                 ("Dependency", none(spec.dependency.to_string())),
             ],
             vec![
@@ -298,7 +303,7 @@ impl Show<'_> {
                 ("CPUs/Task", request.cpus_per_rank.to_string()),
             ],
             vec![("ReqNodeList", none(request.wanted.join(","))), ("ExcNodeList", none(request.excluded.join(",")))],
-            vec![("MinMemoryNode", format!("{}M", request.memory)), ("Features", none(request.features.join(",")))],
+            vec![memory, ("Features", none(request.features.join(",")))],
             vec![("WorkDir", String::from_utf8_lossy(&spec.directory.0).into_owned())],
             vec![
                 ("StdOut", whole(pattern(&spec.files, id, false))),
