@@ -482,3 +482,20 @@ fn what_has_ended_had_begun() {
     assert!(outcomes.into_iter().all(|outcome| outcome.run.began.is_some()));
     assert!(effects.iter().any(|e| matches!(e, Effect::Outcome(_))));
 }
+
+#[test]
+fn who_waits_for_a_job_without_an_end_is_not_told_that_he_never_starts() {
+    let mut story = Story::new(Settings::default(), &[1, 1]);
+    let there = |cpus| Spec {
+        request: Request { wanted: vec!["n0".into()], nodes_max: Some(1), ..ranks(cpus).request },
+        ..ranks(cpus)
+    };
+    story.submit(Spec { limit_ms: None, ..there(1) });
+    assert_eq!(story.tick(), "1 on n0x1");
+    story.submit(Spec { limit_ms: None, ..there(1) });
+    story.submit(there(2));
+    assert_eq!(story.tick(), "");
+    let why = |job| story.queue.explain(Id::of(job)).unwrap().why.unwrap();
+    assert!(matches!(why(2), Why::NoRoom { .. }), "{}", why(2));
+    assert!(matches!(why(3), Why::Never { .. }), "{}", why(3));
+}
