@@ -7,6 +7,12 @@ use serde::{Deserialize, Serialize};
 const BEATS_US: u64 = 20_000;
 /// Turns from one beat to the next, at most.
 const MOST: u64 = 1_000;
+/// A switch that takes no longer is as it should be, microseconds.
+const QUICK_US: u64 = 2_000;
+/// Switches that take longer have one part of so many of the time.
+const SHARE: u64 = 20;
+/// Nobody is kept from his turns for longer, microseconds.
+const LONGEST_REST_US: u64 = 10_000_000;
 
 /// The length of turns, and how many there are from one beat to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,6 +89,13 @@ impl Clock {
         (next < self.pace.turns).then(|| self.at_us.saturating_add(next.saturating_mul(self.pace.turn_us)))
     }
 
+    /// A switch has taken so long: for how long nobody is to be switched, if that was too long. While processes are moved between groups the kernel lets
+    /// nobody begin one, so a node on which many begin is left alone for most of the time.
+    pub fn rest_us(&self, took_us: u64) -> Option<u64> {
+        let rest = took_us.saturating_mul(SHARE);
+        (took_us > QUICK_US && rest > self.pace.turn_us).then_some(rest.min(LONGEST_REST_US))
+    }
+
     /// Turns since the beat.
     fn turn(&self, now_us: u64) -> u64 {
         (now_us.saturating_sub(self.at_us) / self.pace.turn_us.max(1)).min(self.pace.turns.saturating_sub(1))
@@ -133,12 +146,22 @@ mod tests {
     }
 
     #[test]
+    fn slow_switches_have_a_small_part_of_the_time() {
+        let mut clock = Clock::default();
+        clock.set(0, Pace::of(2_000));
+        let rests = [40, 2_000, 2_001, 100_000, u64::MAX].map(|took| clock.rest_us(took));
+        assert_eq!(rests, [None, None, Some(40_020), Some(2_000_000), Some(LONGEST_REST_US)]);
+        clock.set(0, Pace::of(400_000));
+        assert_eq!((clock.rest_us(20_000), clock.rest_us(20_001)), (None, Some(400_020)));
+    }
+
+    #[test]
     fn hostile_numbers_are_no_panic() {
         bolero::check!().with_type::<(Pace, u64, u64, u64, u64)>().for_each(|&(pace, after, beat, at, now)| {
             let mut clock = Clock::default();
             clock.set(after, pace);
             clock.beat(beat, at);
-            let _ = (clock.slot(now), clock.next_us(now), pace.period_us(), pace.check());
+            let _ = (clock.slot(now), clock.next_us(now), clock.rest_us(at), pace.period_us(), pace.check());
         });
     }
 }

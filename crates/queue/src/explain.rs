@@ -256,7 +256,8 @@ impl Queue {
 
     /// Why it could not run if it were alone.
     fn never(&self, pass: &Pass, need: &Need, ms: u64) -> Option<Why> {
-        if pass.plan.earliest(need, ms).is_some() {
+        // Those that run may have no end that is known.
+        if pass.plan.earliest(need, ms).is_some() || pass.plan.is_enough(need) {
             return None;
         }
         let (cpus, nodes) = pass.plan.could_have(need, true);

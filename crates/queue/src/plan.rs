@@ -306,6 +306,14 @@ impl Plan {
         (rooms.iter().map(|room| u64::from(*room) * u64::from(need.cpus)).sum(), rooms.len())
     }
 
+    /// Is there enough of everything, if nothing ran?
+    pub(crate) fn is_enough(&self, need: &Need) -> bool {
+        let room =
+            |line: &u32| (*line, need.fits(&self.lines[*line as usize].total, &self.lines[*line as usize].total));
+        let rooms = need.lines.iter().map(room).filter(|(_, room)| *room >= need.each.0);
+        self.choose_among(need, rooms.collect()).is_some()
+    }
+
     /// CPUs that are free now.
     fn free_cpus(&self) -> u64 {
         self.free.iter().map(|free| u64::from(*free)).sum()

@@ -443,6 +443,10 @@ impl Queue {
 
     fn ended(&mut self, id: Id, number: u32, how: How, mut usage: Usage) {
         let Some(task) = self.run_of(id, number) else { return };
+        // Of a short one its end may be heard of first.
+        if matches!(how, How::Exit(_) | How::Signal(_) | How::OutOfMemory) {
+            self.began(id, number);
+        }
         let Some(mut run) = self.book.run(task).cloned() else { return };
         run.steps.close(self.now);
         usage.add(&run.steps.away);

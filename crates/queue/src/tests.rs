@@ -471,3 +471,31 @@ fn who_submits_twice_with_one_ticket_has_one_job() {
     queue.handle(2, Input::Cancel { id: Id::of(1), by: "ann".into() });
     assert_eq!(submit(&mut queue, "ann", "a"), 1, "for as long as the job is remembered");
 }
+
+#[test]
+fn what_has_ended_had_begun() {
+    let mut story = Story::new(Settings::default(), &[1]);
+    story.submit(ranks(1));
+    assert_eq!(story.tick(), "1 on n0x1");
+    let effects = story.does(Input::Ended(Id::of(1), 0, How::Exit(0), Usage::default()));
+    let outcomes = effects.iter().filter_map(|e| if let Effect::Outcome(outcome) = e { Some(outcome) } else { None });
+    assert!(outcomes.into_iter().all(|outcome| outcome.run.began.is_some()));
+    assert!(effects.iter().any(|e| matches!(e, Effect::Outcome(_))));
+}
+
+#[test]
+fn who_waits_for_a_job_without_an_end_is_not_told_that_he_never_starts() {
+    let mut story = Story::new(Settings::default(), &[1, 1]);
+    let there = |cpus| Spec {
+        request: Request { wanted: vec!["n0".into()], nodes_max: Some(1), ..ranks(cpus).request },
+        ..ranks(cpus)
+    };
+    story.submit(Spec { limit_ms: None, ..there(1) });
+    assert_eq!(story.tick(), "1 on n0x1");
+    story.submit(Spec { limit_ms: None, ..there(1) });
+    story.submit(there(2));
+    assert_eq!(story.tick(), "");
+    let why = |job| story.queue.explain(Id::of(job)).unwrap().why.unwrap();
+    assert!(matches!(why(2), Why::NoRoom { .. }), "{}", why(2));
+    assert!(matches!(why(3), Why::Never { .. }), "{}", why(3));
+}

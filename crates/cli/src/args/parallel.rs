@@ -129,7 +129,7 @@ pub struct ParallelOptions {
     /// Which ranks get standard input: a number (0, if nothing is said), `all` or `none`.
     #[arg(short, long, value_name = "WHO", value_parser = stdin, help_heading = STREAMS)]
     pub input: Option<Stdin>,
-    /// Where what ranks write goes: a file for each, with %j (the job's number), %r (the rank), %N (the node) in its name. Both streams, unless --error says more.
+    /// Where what ranks write goes: a file for each, with %j (the job's number), %r (the rank), %N and %n (the node, its place), %A %a %x %u (as for a batch job) in its name, or `none`. Both streams, unless --error says more.
     #[arg(short, long, value_name = "FILE", help_heading = STREAMS)]
     pub output: Option<String>,
     /// Where what they write to standard error goes.

@@ -2,6 +2,7 @@
 //! what we read, pass signals on, and end as they ended.
 
 pub mod environment;
+mod filled;
 mod held;
 mod hostfile;
 mod input;
@@ -167,26 +168,26 @@ fn nodes_of_step(options: &crate::args::ParallelOptions, own: usize) -> Option<u
     (is_step && is_free).then(|| ranks.unwrap_or(1).clamp(1, own.max(1) as u32))
 }
 
-/// Slurm's variables of the job that its steps keep.
-const OF_THE_JOB: [&str; 9] = [
-    "SLURM_ARRAY_JOB_ID",
-    "SLURM_ARRAY_TASK_ID",
-    "SLURM_ARRAY_TASK_MIN",
-    "SLURM_ARRAY_TASK_MAX",
-    "SLURM_ARRAY_TASK_COUNT",
-    "SLURM_RESTART_COUNT",
-    "SLURM_JOB_USER",
-    "SLURM_JOB_ACCOUNT",
-    "SLURM_MEM_PER_NODE",
-];
+/// Slurm's variables of one rank, which are another one's here.
+const OF_A_RANK: [&str; 3] = ["SLURM_GTIDS", "SLURM_TASK_PID", "SLURM_TOPOLOGY_ADDR"];
+
+/// Slurm's variables of the batch job that this is a step of, and what its script has made of them. The launcher says what is another one for a rank.
+fn of_the_job(all: &environment::Variables) -> Vec<OsString> {
+    let is_meant = |name: &&OsString| {
+        name.as_bytes().starts_with(b"SLURM_") && !OF_A_RANK.iter().any(|of| name.as_os_str() == OsStr::new(of))
+    };
+    match all.contains_key(OsStr::new("PANDO_BATCH_JOB")) {
+        true => all.keys().filter(is_meant).cloned().collect(),
+        false => Vec::new(),
+    }
+}
 
 /// What the user has said, and what a shell would hand on.
 fn request(options: &RunOptions) -> Result<(Request, Sources), String> {
     let p = &options.parallel;
-    let is_step = std::env::var_os("PANDO_BATCH_JOB").is_some();
-    let kept = OF_THE_JOB.iter().filter(|_| is_step).map(OsString::from);
-    let more: Vec<OsString> = kept.chain(p.env.iter().flatten().cloned()).collect();
-    let environment = environment(std::env::vars_os().collect(), p.export.as_deref(), &more)?;
+    let all: environment::Variables = std::env::vars_os().collect();
+    let more: Vec<OsString> = of_the_job(&all).into_iter().chain(p.env.iter().flatten().cloned()).collect();
+    let environment = environment(all, p.export.as_deref(), &more)?;
     let terminal = p.pty.then(terminal::size).transpose()?;
     let environment = if p.pty { terminal::with_kind(environment) } else { environment };
     let task = task_of(&options.command, p.chdir.as_deref(), environment)?;
@@ -417,23 +418,4 @@ impl Job {
         }
         false
     }
-}
-
-/// `%j`, `%r`, `%t` and `%N` in a file's name.
-pub(crate) fn fill(pattern: &str, job: u64, rank: u32, node: &str) -> PathBuf {
-    let mut name = String::new();
-    let mut rest = pattern.chars();
-    while let Some(c) = rest.next() {
-        match (c, c == '%') {
-            (_, true) => match rest.next() {
-                Some('j' | 'J') => name += &job.to_string(),
-                Some('r' | 't') => name += &rank.to_string(),
-                Some('N') => name += node,
-                Some('%') | None => name.push('%'),
-                Some(other) => name.extend(['%', other]),
-            },
-            _ => name.push(c),
-        }
-    }
-    name.into()
 }

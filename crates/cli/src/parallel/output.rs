@@ -1,6 +1,7 @@
 //! What ranks write, to where it belongs: whole lines of many ranks side by side, a single rank as it comes, or files.
 
-use super::{fill, terminal};
+use super::filled::{self, Names, Writer};
+use super::terminal;
 use crate::args::ParallelOptions;
 use pando_launch::{Share, Stream};
 use std::collections::BTreeMap;
@@ -22,7 +23,7 @@ pub struct Printer {
     rest: BTreeMap<(u32, Stream), Vec<u8>>,
     /// The last thing shown was the beginning of this one's line.
     open: Option<(u32, Stream)>,
-    job: u64,
+    names: Names,
     nodes: Vec<Share>,
     /// Bytes are shown as they come.
     single: bool,
@@ -36,6 +37,7 @@ impl Printer {
         let out = options.output.clone();
         let err = options.error.clone().or_else(|| out.clone());
         for pattern in [&out, &err].into_iter().flatten() {
+            filled::check(pattern)?;
             let dir =
                 Path::new(pattern).parent().filter(|d| !d.as_os_str().is_empty() && !d.to_string_lossy().contains('%'));
             if let Some(dir) = dir.filter(|dir| !dir.is_dir()) {
@@ -49,7 +51,7 @@ impl Printer {
             files: BTreeMap::new(),
             rest: BTreeMap::new(),
             open: None,
-            job: 0,
+            names: Names::here(options.job_name.as_deref().unwrap_or_default()),
             nodes: Vec::new(),
             single: options.unbuffered,
             raw: options.pty,
@@ -58,7 +60,8 @@ impl Printer {
 
     /// These run it.
     pub fn begin(&mut self, job: u64, nodes: &[Share]) {
-        (self.job, self.nodes) = (job, nodes.to_vec());
+        self.names.begin(job);
+        self.nodes = nodes.to_vec();
         let all: Vec<u32> = nodes.iter().flat_map(|n| n.first..n.first + n.ranks).collect();
         for pattern in [self.out.clone(), self.err.clone()].into_iter().flatten() {
             // Those of ranks that write nothing, too: an earlier job's must not be taken for theirs.
@@ -175,8 +178,9 @@ impl Printer {
     }
 
     fn write_file(&mut self, pattern: &str, rank: u32, bytes: &[u8]) {
-        let node = self.nodes.iter().find(|n| rank >= n.first && rank - n.first < n.ranks);
-        let name = fill(pattern, self.job, rank, node.map_or("", |n| n.node.as_str()));
+        let at = self.nodes.iter().position(|n| rank >= n.first && rank - n.first < n.ranks);
+        let node = at.map_or("", |at| self.nodes[at].node.as_str());
+        let name = self.names.fill(pattern, Writer { rank, at: at.unwrap_or(0), node });
         let key = name.to_string_lossy().into_owned();
         if !self.files.contains_key(&key) {
             match File::create(&name) {

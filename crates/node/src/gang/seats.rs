@@ -25,6 +25,8 @@ pub struct Published {
     pub pace: Pace,
 }
 
+/// Such times are told of anew when there was none for so long, microseconds.
+const RESTS_APART_US: u64 = 60_000_000;
 /// Without a beat for longer, and for three of them, this node is cut off from who orders.
 const SILENCE: Duration = Duration::from_secs(1);
 
@@ -54,6 +56,8 @@ pub struct Seats {
     period: Duration,
     /// Nothing is heard of who orders: all run until it is.
     alone: bool,
+    /// Switching took too long: all run until then, by the clock.
+    rests_until_us: u64,
     precedence: Precedence,
 }
 
@@ -164,11 +168,11 @@ impl Seats {
     /// pays back in the turn. Who is aside is put there again with each turn, for what it has begun meanwhile.
     fn switch(&mut self) {
         let now_us = self.now_us();
-        let slot = self.clock.slot(now_us);
+        let (slot, rests) = (self.clock.slot(now_us), now_us < self.rests_until_us);
         self.precedence.take(self.table.rows > 1 && !self.alone);
         for runs in [true, false] {
             for (number, seat) in &mut self.all {
-                if (self.alone || self.table.runs(*number, slot)) != runs || (runs && seat.runs) {
+                if (self.alone || rests || self.table.runs(*number, slot)) != runs || (runs && seat.runs) {
                     continue;
                 }
                 seat.runs = runs;
@@ -179,6 +183,18 @@ impl Seats {
                     tracing::warn!("gangs: a process of gang {number:x} can't be switched: {e}");
                 }
                 seat.failed |= failed.is_err();
+            }
+        }
+        let (over_us, was_resting) = (self.now_us(), self.rests_until_us);
+        if let Some(rest) = self.clock.rest_us(over_us.saturating_sub(now_us)) {
+            self.rests_until_us = over_us.saturating_add(rest);
+            // Once for a time in which it is so again and again.
+            if was_resting == 0 || over_us.saturating_sub(was_resting) > RESTS_APART_US {
+                let took_ms = over_us.saturating_sub(now_us) / 1000;
+                tracing::warn!(
+                    "gangs: a switch took {took_ms} ms, for too many processes begin and end here: all gangs of this node run at once for {} ms",
+                    rest / 1000
+                );
             }
         }
     }

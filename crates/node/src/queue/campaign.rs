@@ -183,7 +183,10 @@ impl Seat {
                 () = self.node.queue.leaves.notified() => return,
                 () = sleep_until(until) => {}
             }
-            if self.node.balancing.is_drained() && self.another_may() {
+            // Whoever deletes the leader's key has another one begin while this lease lives.
+            let latest = self.node.queue.terms.latest();
+            let is_overtaken = latest.is_some_and(|(term, _)| term > tenure.term);
+            if is_overtaken || self.node.balancing.is_drained() && self.another_may() {
                 return;
             }
         }
@@ -205,7 +208,16 @@ async fn stay(etcd: Arc<Etcd>, lease: i64, tenure: Tenure, lives: Duration, comp
     while tenure.holds() {
         sleep(pause).await;
         let asked = std::time::Instant::now();
-        pause = match etcd.keep_alive(lease, lives / 4).await {
+        let kept = match is_there(&etcd, &tenure, lives / 4).await {
+            Ok(true) => etcd.keep_alive(lease, lives / 4).await,
+            Ok(false) => {
+                tracing::warn!("queue: somebody else has changed or removed the name of the queue's keeper in etcd");
+                tenure.end();
+                return;
+            }
+            Err(wrong) => Err(wrong),
+        };
+        pause = match kept {
             Ok(kept) if kept.ttl > 0 => {
                 tenure.prolong(ends(asked, lives.min(Duration::from_secs(u64::try_from(kept.ttl).unwrap_or(0)))));
                 let (when, revision) = *old.get_or_insert_with(|| (Instant::now(), kept.header.revision));
@@ -226,4 +238,13 @@ async fn stay(etcd: Arc<Etcd>, lease: i64, tenure: Tenure, lives: Duration, comp
             }
         };
     }
+}
+
+/// Is the leader's key the one that this tenure made? A lease that lives says nothing of it.
+async fn is_there(etcd: &Etcd, tenure: &Tenure, patience: Duration) -> Result<bool, Wrong> {
+    let found = etcd.get(&tenure.key, patience).await?;
+    Ok(found.kvs.first().is_some_and(|pair| {
+        let (made, changed) = (u64::try_from(pair.create_revision), u64::try_from(pair.mod_revision));
+        (made, changed) == (Ok(tenure.term), Ok(tenure.term))
+    }))
 }

@@ -47,6 +47,9 @@ pub struct Pair {
     /// When it was made.
     #[serde(deserialize_with = "number")]
     pub create_revision: i64,
+    /// And at which it was last written.
+    #[serde(deserialize_with = "number")]
+    pub mod_revision: i64,
 }
 
 /// To `range`.

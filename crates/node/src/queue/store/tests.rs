@@ -84,20 +84,10 @@ fn submitted(id: u64, script: usize) -> Record {
 }
 
 fn old(job: u64) -> Old {
-    let run = Run {
-        run: 0,
-        started: 1000,
-        began: Some(1000),
-        shares: Vec::new(),
-        suspended_at: None,
-        suspended_ms: 0,
-        ending: None,
-        parked: false,
-        warned: false,
-    };
+    let run = Run { began: Some(1000), ..Run::new(0, 1000, Vec::new()) };
     let (how, usage, directory, files) = (How::Exit(0), Usage::default(), "/".into(), Default::default());
-    let outcome =
-        Outcome { id: Id::of(job), state: State::Completed, how, usage, run, ended: 2000 + job, directory, files };
+    let (id, state, ended, asked) = (Id::of(job), State::Completed, 2000 + job, Default::default());
+    let outcome = Outcome { id, state, how, usage, run, ended, directory, files, asked };
     Old { name: "j".into(), user: "ann".into(), account: "ann".into(), outcome }
 }
 
