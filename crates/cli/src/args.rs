@@ -199,7 +199,7 @@ const RUN: &str = "\
 Example: pando run --best make -j8
 
 Words of srun(1) that change nothing here are taken and left alone (-A, -q, -s, -O, -Q, -v, --comment, --cpu-bind and the like); those that can't be heeded
-(-p, --mem, --gres, --exclusive, --array and the like) are refused, with the reason. Under the name of mpiexec or mpirun it understands the words of MPICH's
+(-p, --gres, --array and the like) are refused, with the reason. --exclusive is for steps of a batch job. Under the name of mpiexec or mpirun it understands the words of MPICH's
 and Open MPI's.";
 
 fn node_name(text: &str) -> Result<String, String> {

@@ -79,7 +79,7 @@ fn meaning(word: &str) -> Option<Does> {
         "configfile" | "app" => Does::No(PROGRAMS),
         "bynode" | "map-by-node" => Does::No(BLOCKS),
         "output-filename" => Does::No("output goes to files with -o NAME.%r"),
-        "gpus-per-proc" => Does::No("Pando knows nothing of GPUs; -host names the nodes that have them"),
+        "gpus-per-proc" => Does::No("a step has its job's: say --gres to `sbatch` or `salloc`"),
         "disable-auto-cleanup" => Does::No("--kill-on-bad-exit=0 leaves the other ranks when one ends badly"),
         _ => return None,
     })

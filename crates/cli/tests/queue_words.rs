@@ -249,3 +249,88 @@ fn scripts_find_what_they_know() {
     assert_eq!(said(&mut place.pando(n1, &["wait", &id])).0, 4);
     assert!(read(&place.dir.join("step")).contains("step\n"));
 }
+
+#[test]
+fn what_scripts_ask_in_slurms_words_has_slurms_answers() {
+    let lab = Lab::new(1, JOBS);
+    let place = Place::new(&lab);
+    let n1 = &lab.nodes[0];
+    let call = |name: &str, words: &[&str]| ok(&mut place.called(n1, name, words));
+    let held = place.submit(n1, &["-H", "--mem-per-cpu=200", "--wrap", "true"]);
+    let one = |columns: &str| call("squeue", &["-h", "-j", &held, "-o", columns]).trim().to_owned();
+    let all: Vec<f64> = one("%Q %p").split(' ').map(|n| n.parse().unwrap()).collect();
+    assert!(all.len() == 2 && all.iter().all(|priority| *priority > 0.0), "{all:?}");
+    assert_eq!(one("%m"), "200M");
+    assert_eq!((one("%all").split('|').count(), call("sinfo", &["-h", "-o", "%all"]).split('|').count()), (45, 21));
+    let shown = call("scontrol", &["show", "job", &held]);
+    for word in [" Reason=JobHeldUser ", "   MinMemoryCPU=200M ", &format!("Priority={} ", all[0])] {
+        assert!(shown.contains(word), "{word}: {shown}");
+    }
+    // A trial is a sentence, and says what a submission would.
+    let (code, out, why) = said(&mut place.called(n1, "sbatch", &["--test-only", "-N", "9", "-t", "5", "--wrap", "x"]));
+    assert_eq!((code, out.as_str()), (0, ""), "{why}");
+    assert!(why.contains("9 tasks on 9 nodes, time limit 00:05:00; nothing") && why.contains("it wants 9"), "{why}");
+    let json = call("sbatch", &["--test-only", "--json", "-N", "9", "--wrap", "x"]);
+    assert!(serde_json::from_str::<pando_queue::Spec>(&json).is_ok(), "{json}");
+    // The command line, then the environment, then the script.
+    fs::write(place.dir.join("own.sh"), "#!/bin/sh\n#SBATCH -H -t 5 -J own\n").unwrap();
+    let ids = [&[][..], &["-t", "9"]].map(|words| {
+        let mut command = place.called(n1, "sbatch", &[&["--parsable"], words, &["own.sh"]].concat());
+        ok(command.env("SBATCH_TIMELIMIT", "7")).trim().to_owned()
+    });
+    let mut squeue = place.called(n1, "squeue", &["-h", "-n", "own"]);
+    squeue.env("SQUEUE_FORMAT", "%i %l").env("SQUEUE_SORT", "-i");
+    assert_eq!(ok(&mut squeue), format!("{} 00:09:00\n{} 00:07:00\n", ids[1], ids[0]));
+    let mut sacct = place.called(n1, "sacct", &["-nXP", "-j", &held]);
+    assert_eq!(ok(sacct.env("SACCT_FORMAT", "jobid,reqmem")), format!("{held}|200M\n"));
+}
+
+#[test]
+fn signals_reach_whom_they_are_meant_for() {
+    let lab = Lab::new(1, JOBS);
+    let place = Place::new(&lab);
+    let n1 = &lab.nodes[0];
+    let rank = "trap \"touch step.$SLURM_JOB_ID\" USR1; touch there.$SLURM_JOB_ID; until test -e go.$SLURM_JOB_ID; do sleep 0.05; done";
+    let script = format!("#!/bin/sh\ntrap 'touch script.$SLURM_JOB_ID' USR1\nsrun -n1 sh -c '{rank}'\ntrue\n");
+    fs::write(place.dir.join("own.sh"), script).unwrap();
+    let cases: [(&str, &[&str], bool); 3] = [
+        ("scancel", &["-s", "USR1"], false),
+        ("scancel", &["-f", "-s", "USR1"], true),
+        ("pando", &["cancel", "-s", "USR1"], true),
+    ];
+    for (name, words, whole) in cases {
+        let id = place.submit(n1, &["own.sh"]);
+        let is = |what: &str| place.dir.join(format!("{what}.{id}")).exists();
+        until("its step runs", || is("there").then_some(()));
+        ok(&mut place.called(n1, name, &[words, &[&id]].concat()));
+        until("its step has heard it", || is("step").then_some(()));
+        fs::write(place.dir.join(format!("go.{id}")), "").unwrap();
+        place.empty(n1);
+        assert_eq!(is("script"), whole, "{name} {words:?}");
+    }
+}
+
+#[test]
+fn who_waits_for_the_queues_node_is_told_once() {
+    let mut lab = Lab::new(2, JOBS);
+    let place = Place::new(&lab);
+    lab.nodes[0].kill();
+    let cases: [(&str, &[&str]); 2] = [("sbatch", &["--wrap", "true"]), ("salloc", &["true"])];
+    let mut waiting = cases.map(|(name, words)| {
+        place.called(&lab.nodes[1], name, words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    });
+    // Both have said it before the node is there again.
+    let told = waiting.each_mut().map(|command| {
+        let mut line = String::new();
+        let mut err = std::io::BufReader::new(command.stderr.take().unwrap());
+        std::io::BufRead::read_line(&mut err, &mut line).unwrap();
+        (line, err)
+    });
+    lab.nodes[0].start();
+    for ((line, mut err), mut command) in told.into_iter().zip(waiting) {
+        let (mut rest, begin) = (String::new(), "pando: waiting for the node that keeps the queue: ");
+        err.read_to_string(&mut rest).unwrap();
+        assert!(line.starts_with(begin) && !rest.contains(begin), "{line}{rest}");
+        assert!(command.wait().unwrap().success(), "{line}{rest}");
+    }
+}

@@ -69,6 +69,18 @@ impl Queue {
         }
     }
 
+    /// The priorities of all jobs that wait, by number; of those that are held as well.
+    pub fn priorities(&self) -> HashMap<u64, i64> {
+        let waiting: Vec<&Job> = self.jobs().filter(|job| !job.waiting.is_empty()).collect();
+        if waiting.is_empty() {
+            return HashMap::new();
+        }
+        let (shares, cpus) = (self.shares(), self.cpus());
+        let shares: HashMap<(&str, &str), f64> = shares.iter().map(|((a, u), share)| ((&**a, &**u), *share)).collect();
+        let share = |job: &Job| shares.get(&(&*job.spec.account, &*job.spec.user)).copied().unwrap_or(1.0);
+        waiting.into_iter().map(|job| (job.id, self.priority_of(job, share(job), cpus).sum())).collect()
+    }
+
     pub(crate) fn cpus(&self) -> u64 {
         self.nodes.values().map(|n| u64::from(n.cpus)).sum()
     }

@@ -115,7 +115,7 @@ pub struct SubmitOptions {
     /// A command for the shell, in place of a script.
     #[arg(long, value_name = "COMMAND", conflicts_with = "script")]
     pub wrap: Option<OsString>,
-    /// Print JSON: the number.
+    /// Print JSON: the number; with --test-only what would be submitted.
     #[arg(long)]
     pub json: bool,
     /// As sbatch: its output's usual name.
@@ -295,13 +295,13 @@ pub struct CancelOptions {
     /// Say nothing of those that can't be ended.
     #[arg(short = 'Q', long)]
     pub quiet: bool,
-    /// Send this signal to their processes, and do no more: USR1, 10.
+    /// Send this signal to their processes, and do no more: USR1, 10. By the name of scancel to their steps only, unless it is KILL, STOP, TSTP or CONT.
     #[arg(short, long)]
     pub signal: Option<String>,
     /// That signal to their scripts only.
     #[arg(short, long, requires = "signal")]
     pub batch: bool,
-    /// That signal to all of their processes, as if nothing is said.
+    /// That signal to their scripts and all other processes: only the name scancel needs it, else it goes to all of them anyway.
     #[arg(short, long, requires = "signal")]
     pub full: bool,
     /// Those whose share this is only (likewise).

@@ -165,6 +165,7 @@ pub fn of_line(line: &Line, now: u64, steps: bool) -> Vec<Row> {
             ranks: line.ranks,
             cpus: line.cpus,
             memory: line.memory,
+            memory_per_cpu: line.memory_per_cpu,
             features: line.features.clone(),
             wckey: line.wckey.clone(),
             ..Asked::default()

@@ -56,6 +56,9 @@ fn holder(options: &AllocOptions) -> Result<(Spec, Manner), String> {
     let (mut spec, mut manner) = (Spec::default(), Manner::default());
     let name = options.command.first().map(|c| c.to_string_lossy().into_owned());
     let name = name.as_deref().and_then(|n| n.rsplit('/').next()).unwrap_or("interactive").to_owned();
+    if options.slurm {
+        super::say_outside(&mut spec, &mut manner, "SALLOC")?;
+    }
     say(&mut spec, &mut manner, &options.said.0, name)?;
     refuse_options(options)?;
     if spec.array.is_some() {

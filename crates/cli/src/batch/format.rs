@@ -58,6 +58,14 @@ impl Format {
                 before.push('%');
                 continue;
             }
+            if let Some(after) = rest.clone().collect::<String>().strip_prefix("all") {
+                // As Slurm has it: all there are.
+                for (number, letter) in known.chars().enumerate() {
+                    before.push_str(if number > 0 { "|" } else { "" });
+                    fields.push(Field { before: std::mem::take(&mut before), letter, width: 0, right: false });
+                }
+                return Ok(Format { fields, after: after.replace("%%", "%") });
+            }
             let right = rest.next_if_eq(&'.').is_some();
             let mut digits = String::new();
             while let Some(digit) = rest.next_if(char::is_ascii_digit) {
@@ -71,6 +79,11 @@ impl Format {
             fields.push(Field { before: std::mem::take(&mut before), letter, width, right });
         }
         Ok(Format { fields, after: before })
+    }
+
+    /// Is this column there?
+    pub fn has(&self, letter: char) -> bool {
+        self.fields.iter().any(|f| f.letter == letter)
     }
 
     /// A line, with what each letter stands for.
@@ -157,6 +170,7 @@ mod tests {
         assert_eq!(line("%i %j").unwrap(), "17 a long name");
         assert_eq!(line("%.5i|%5j|%%").unwrap(), "   17|a lon|%");
         assert_eq!(line("%4i%j;").unwrap(), "17  a long name;");
+        assert_eq!((line("%all").unwrap(), line("%%all %i").unwrap()), ("17|a long name".into(), "%all 17".into()));
         assert!(line("%Z").unwrap_err().contains("`%Z`") && line("%").is_err());
         assert_eq!(Format::read("%5j|%j", "j").unwrap().line(|_| "a\n\u{1b}]b".into()), "a ?]b|a ?]b");
         assert!(Columns::read("JobID,name%x", &["jobid", "name"]).is_err());

@@ -128,13 +128,10 @@ fn cell(l: &Line, expected: Option<u64>, letter: char) -> String {
         'a' => l.account.clone(),
         'q' => l.quality.clone().unwrap_or_else(|| "normal".into()),
         'Q' | 'p' => format!("{:.0}", l.priority),
-        'm' => {
-            if l.memory == 0 {
-                "0".into()
-            } else {
-                format!("{}M", l.memory)
-            }
-        }
+        'm' => match l.memory.max(l.memory_per_cpu) {
+            0 => "0".into(),
+            memory => format!("{memory}M"),
+        },
         'Z' => String::from_utf8_lossy(&l.directory.0).into_owned(),
         'k' => l.comment.clone(),
         'B' => l.nodes.first().cloned().unwrap_or_else(|| "n/a".into()),
@@ -306,7 +303,8 @@ pub fn queue(client: &Client, options: &QueueOptions) -> Ended {
 
 fn show(client: &Client, options: &QueueOptions) -> Ended {
     let mut lines = meant(client, options)?;
-    if let Some(letters) = &options.sort {
+    let outside = if options.slurm { super::said_outside("SQUEUE_SORT") } else { None };
+    if let Some(letters) = options.sort.as_ref().or(outside.as_ref()) {
         sort(&mut lines, letters)?;
     }
     if options.json {
@@ -316,8 +314,11 @@ fn show(client: &Client, options: &QueueOptions) -> Ended {
         steps(&lines, wanted, !options.noheader);
         return Ok(0);
     }
+    let from_environment = |name: &str| if options.slurm { super::said_outside(name) } else { None };
+    let is_said = options.format.is_some() || options.columns.is_some() || options.start || options.long;
+    let format = options.format.clone().or_else(|| from_environment("SQUEUE_FORMAT").filter(|_| !is_said));
     let named = options.columns.as_deref().map(super::columns::by_letters).transpose()?;
-    let format = match (named.as_ref().or(options.format.as_ref()), options.start, options.long, options.slurm) {
+    let format = match (named.as_ref().or(format.as_ref()), options.start, options.long, options.slurm) {
         (Some(format), ..) => format,
         (None, true, ..) => START,
         (None, _, true, _) => LONG,
@@ -334,7 +335,7 @@ fn show(client: &Client, options: &QueueOptions) -> Ended {
         println!("{}", read.line(name));
     }
     for line in &lines {
-        let wants = format.contains('S') && line.state == State::Pending;
+        let wants = read.has('S') && line.state == State::Pending;
         let shown: Option<Shown> = wants.then(|| ask(client, &Ask::Show(Id::of(line.job)))).transpose()?;
         let expected = shown.and_then(|s| s.expected).map(|at| at.max(now().0));
         println!("{}", read.line(|letter| cell(line, expected, letter)));

@@ -19,9 +19,10 @@ pub use format::plain;
 
 use crate::args::{BatchVerb, SubmitOptions, all_jobs};
 use crate::parallel::environment::{Variables, environment, with_login};
+use crate::show::print_json;
 
 use pando_node::client::{Client, ClientError};
-use pando_node::queue::ask::{Ask, Done, Over, Sends};
+use pando_node::queue::ask::{Ask, Cluster, Done, Over, Sends};
 use pando_node::sys;
 use pando_queue::{Bytes, Id, Spec, Work, directives};
 use serde::de::DeserializeOwned;
@@ -78,6 +79,9 @@ fn made(options: &SubmitOptions) -> Result<(Spec, Manner), String> {
             }
         }
     }
+    if options.slurm {
+        say_outside(&mut spec, &mut manner, "SBATCH")?;
+    }
     say(&mut spec, &mut manner, &options.said.0, name)?;
     let here = std::env::current_dir().map_err(|e| format!("the working directory: {e}"))?;
     let directory = manner.chdir.as_ref().map_or(here.clone(), |dir| here.join(dir));
@@ -98,6 +102,32 @@ fn made(options: &SubmitOptions) -> Result<(Spec, Manner), String> {
         spec.files.output = Some(Bytes::from(if spec.array.is_some() { "slurm-%A_%a.out" } else { "slurm-%j.out" }));
     }
     Ok((spec, manner))
+}
+
+/// What the environment says, as Slurm's commands have it: it counts more than a script's lines, and less than the command line.
+fn say_outside(spec: &mut Spec, manner: &mut Manner, of: &str) -> Result<(), String> {
+    const NAMES: [(&str, &str); 8] = [
+        ("ACCOUNT", "account"),
+        ("CONSTRAINT", "constraint"),
+        ("EXPORT", "export"),
+        ("PARTITION", "partition"),
+        ("QOS", "qos"),
+        ("RESERVATION", "reservation"),
+        ("TIMELIMIT", "time"),
+        ("WCKEY", "wckey"),
+    ];
+    for (name, option) in NAMES {
+        let name = format!("{of}_{name}");
+        if let Some(value) = said_outside(&name) {
+            take(spec, manner, &format!("--{option}={value}"), now()).map_err(|why| format!("{name}: {why}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// A variable of ours, if it says something.
+fn said_outside(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// What the command line says.
@@ -154,15 +184,38 @@ fn script_of(from: &mut dyn Read, shown: &str, arguments: Vec<Bytes>) -> Result<
     Ok(Work::Script { text: Bytes(text), arguments })
 }
 
+/// `--test-only`: what would be submitted. When it would start the queue says only of jobs that it has.
+fn trial(client: &Client, options: &SubmitOptions, spec: Spec, quiet: bool) -> Ended {
+    let mut shown = Spec { environment: Vec::new(), user: "you".into(), ..spec };
+    shown.check()?;
+    shown.user.clear();
+    if options.json {
+        return print_json(&shown).map(|()| 0);
+    }
+    let (called, request) = (if options.slurm { "sbatch" } else { "pando" }, &shown.request);
+    if let Some(why) = nodes::impossible(client, request).filter(|_| !quiet) {
+        eprintln!("{called}: it can't start on the nodes that there are: {why}; it would wait for others to come");
+    }
+    let known = request.partition.as_ref().zip(ask::<Cluster>(client, &Ask::Cluster).ok());
+    if let Some((name, _)) = known.filter(|(name, all)| !all.partitions.iter().any(|p| p.name == **name)) {
+        return Err(format!("there is no partition {name} (--partition): `sinfo` shows them"));
+    }
+    let (ranks, nodes) = (request.least_ranks(), request.least_nodes());
+    let many = |n: u32, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let limit = shown.limit_ms.map_or("time limit of its partition".into(), |_| {
+        format!("time limit {}", pando_queue::times::show(shown.limit_ms))
+    });
+    let (ranks, nodes) = (many(ranks, "task"), many(nodes, "node"));
+    let what = if options.script.is_empty() { "what is asked for" } else { "the script" };
+    eprintln!("{called}: {what} is in order: {ranks} on {nodes}, {limit}; nothing was submitted");
+    Ok(0)
+}
+
 /// `pando submit`.
 pub fn submit(client: &Client, options: &SubmitOptions) -> Ended {
     let (mut spec, manner) = made(options)?;
     if manner.test_only {
-        let mut shown = Spec { environment: Vec::new(), user: "you".into(), ..spec };
-        shown.check()?;
-        shown.user.clear();
-        println!("{}", serde_json::to_string_pretty(&shown).map_err(|e| e.to_string())?);
-        return Ok(0);
+        return trial(client, options, spec, manner.quiet);
     }
     if spec.tell.mail.is_some() && !ask::<Sends>(client, &Ask::Sends)?.mail {
         // Scripts that say it run all the same.

@@ -52,7 +52,9 @@ fn about(name: &str) -> (&'static str, &'static str) {
             "[B:]SIGNAL[@SECONDS]",
             "Its steps (B: itself) get this signal so long before its time is over; 60 seconds, if nothing is said",
         ),
-        "test-only" => ("", "Say what would be submitted, and do not"),
+        "test-only" => {
+            ("", "Say what would be submitted (with --json all of it), and whether nodes have so much; submit nothing")
+        }
         "time" => ("TIME", "It is ended after this: minutes, H:M:S, D-H:M:S"),
         "wait" => ("", "Wait for its end, and end as it did"),
         _ => ("VALUE", ""),

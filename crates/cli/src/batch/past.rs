@@ -105,7 +105,9 @@ pub fn history(client: &Client, options: &HistoryOptions) -> Ended {
         (_, true) => LONG,
         _ => USUAL,
     });
-    let Some(format) = options.format.as_deref().or(usual) else {
+    let outside = || super::said_outside("SACCT_FORMAT").filter(|_| options.slurm && !options.brief && !options.long);
+    let said = options.format.clone().or_else(outside);
+    let Some(format) = said.as_deref().or(usual) else {
         print(&all, !options.noheader);
         return Ok(0);
     };

@@ -6,9 +6,9 @@ use super::{Ended, ask, nodes, order};
 use crate::show::print_json;
 use pando_node::client::Client;
 use pando_node::queue::ask::{Ask, Cluster, Line, Past, Shown};
-use pando_node::queue::{Names, filled, pattern};
+use pando_node::queue::{Names, filled, pattern, reason};
 use pando_node::views::{DrainRequest, Info};
-use pando_queue::{Id, Job, State, Update, times};
+use pando_queue::{Id, Job, Request, State, Update, times};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -191,6 +191,22 @@ fn called(job: &Job, id: Id) -> Vec<(&'static str, String)> {
     all
 }
 
+/// One word, as Slurm has it: scripts take what is between the blanks. `pando explain` has a sentence.
+fn why(shown: &Shown, id: Id) -> &'static str {
+    let job = &shown.job;
+    let task = id.task.or(job.waiting.first()).filter(|task| job.waiting.contains(*task));
+    let waits = task.filter(|_| shown.state == State::Pending);
+    waits.map_or("None", |task| reason(job, job.held.contains(task)))
+}
+
+/// Of each node, or for each CPU, as it was asked for.
+fn memory(request: &Request) -> (&'static str, String) {
+    match (request.memory, request.memory_per_cpu) {
+        (0, each) if each > 0 => ("MinMemoryCPU", format!("{each}M")),
+        (all, _) => ("MinMemoryNode", format!("{all}M")),
+    }
+}
+
 struct Show<'a> {
     client: &'a Client,
     json: bool,
@@ -258,7 +274,6 @@ impl Show<'_> {
         let input = spec.files.input.as_ref().map_or("/dev/null".into(), |file| whole(&file.0));
         let ran = run.map_or(0, |run| run.ran(past.as_ref().map_or(super::now().0, |past| past.ended)));
         let cpus = run.map_or(request.least_cpus(), |run| run.cpus());
-        let why = shown.why.clone().unwrap_or_else(|| "None".into());
         self.print(&[
             called(job, id),
             vec![
@@ -272,7 +287,7 @@ impl Show<'_> {
             ],
             vec![
                 ("JobState", shown.state.names().0.into()),
-                ("Reason", why),
+                ("Reason", why(shown, id).into()),
                 ("Dependency", none(spec.dependency.to_string())),
             ],
             vec![
@@ -298,7 +313,7 @@ impl Show<'_> {
                 ("CPUs/Task", request.cpus_per_rank.to_string()),
             ],
             vec![("ReqNodeList", none(request.wanted.join(","))), ("ExcNodeList", none(request.excluded.join(",")))],
-            vec![("MinMemoryNode", format!("{}M", request.memory)), ("Features", none(request.features.join(",")))],
+            vec![memory(request), ("Features", none(request.features.join(",")))],
             vec![("WorkDir", String::from_utf8_lossy(&spec.directory.0).into_owned())],
             vec![
                 ("StdOut", whole(pattern(&spec.files, id, false))),

@@ -200,6 +200,9 @@ pub struct Line {
     /// Megabytes of each node.
     #[serde(default)]
     pub memory: u64,
+    /// Megabytes for each CPU.
+    #[serde(default)]
+    pub memory_per_cpu: u64,
     /// What its user notes; empty for others, but for operators.
     #[serde(default)]
     pub comment: String,
@@ -211,7 +214,7 @@ pub struct Line {
     pub nice: i32,
     /// Why it does not run, in few words.
     pub reason: String,
-    /// Higher ones go first.
+    /// Higher ones go first; 0 where it does not wait.
     pub priority: f64,
     /// When it was submitted, milliseconds since 1970.
     pub submitted: u64,

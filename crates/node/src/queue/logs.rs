@@ -84,10 +84,14 @@ pub fn find(queue: &Queue, journal: &Journal, keeper: String, id: Id) -> Result<
     let none = || format!("there is no job {id} in the queue or the history");
     let job = queue.job(id.job);
     if job.is_some_and(|job| job.is_array() && id.task.is_none()) {
-        return Err(format!("job {id} is an array: say which of its tasks, like {id}_{}", first_task(queue, id)));
+        return Err(of_many(id, first_task(queue, id)));
     }
     let old = journal.history(&Search { job: Some(id.job), task: id.task, most: u32::MAX, ..Search::default() });
-    let past = old.map_err(|e| e.to_string())?.into_iter().rev();
+    let old = old.map_err(|e| e.to_string())?;
+    if let Some(task) = old.first().and_then(|old| old.outcome.id.task).filter(|_| id.task.is_none()) {
+        return Err(of_many(id, task));
+    }
+    let past = old.into_iter().rev();
     // Those that never began have no nodes.
     let past = past.into_iter().find(|old| old.outcome.id == id && !old.outcome.run.shares.is_empty());
     let task = id.task.unwrap_or(0);
@@ -110,6 +114,10 @@ pub fn find(queue: &Queue, journal: &Journal, keeper: String, id: Id) -> Result<
     });
     let found = Found { wanted, end: shown::end(queue, journal, id)?, reason: reason.unwrap_or("").to_owned() };
     Ok((user.clone(), found))
+}
+
+fn of_many(id: Id, task: u32) -> String {
+    format!("job {id} is an array: say which of its tasks, like {id}_{task}")
 }
 
 fn first_task(queue: &Queue, id: Id) -> u32 {

@@ -3,6 +3,7 @@
 
 pub use crate::batch_job::files::{Names, filled, pattern};
 pub use crate::batch_job::variables;
+pub use shown::reason;
 
 pub mod ask;
 pub mod batch;

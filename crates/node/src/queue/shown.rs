@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 pub fn lines(queue: &Queue, now: u64) -> Vec<Line> {
     let now = now.max(queue.now());
     let partition = queue.settings().usual().to_owned();
+    let priorities = queue.priorities();
     let mut all = Vec::new();
     for job in queue.jobs() {
         let basic = || basic(job, &partition);
@@ -23,7 +24,8 @@ pub fn lines(queue: &Queue, now: u64) -> Vec<Line> {
             if !tasks.is_empty() {
                 let id = if job.is_array() { format!("{}_[{}]", job.id, set(&tasks)) } else { job.id.to_string() };
                 let reason = reason(job, held).to_owned();
-                all.push(Line { id, state: State::Pending, reason, ..basic() });
+                let priority = priorities.get(&job.id).map_or(0.0, |priority| *priority as f64);
+                all.push(Line { id, state: State::Pending, reason, priority, ..basic() });
             }
         }
         for (state, tasks) in &job.over {
@@ -53,6 +55,7 @@ fn basic(job: &Job, partition: &str) -> Line {
         quality: job.spec.quality.clone(),
         ranks: request.least_ranks(),
         memory: request.memory,
+        memory_per_cpu: request.memory_per_cpu,
         comment: job.spec.comment.clone(),
         directory: job.spec.directory.clone(),
         nice: job.spec.nice,
