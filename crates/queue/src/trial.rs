@@ -210,7 +210,7 @@ impl World {
                 nodes: vec![("n1".into(), 2)],
                 cpus: 2,
                 began: 5,
-                end: chance.one_in(2).then(|| (6, How::Exit(0))),
+                end: chance.one_in(2).then_some((6, How::Exit(0))),
                 usage: Usage::default(),
                 away: Usage { cpu_ms: 7, ..Usage::default() },
             };

@@ -301,7 +301,7 @@ pub struct CancelOptions {
     /// That signal to their scripts only.
     #[arg(short, long, requires = "signal")]
     pub batch: bool,
-    /// That signal to their scripts and all other processes: only the name scancel needs it, else it goes to all of them anyway.
+    /// That signal to their scripts and all their other processes, also where it would go to steps only (see --signal).
     #[arg(short, long, requires = "signal")]
     pub full: bool,
     /// Those whose share this is only (likewise).

@@ -198,7 +198,7 @@ pub fn gpus(request: &mut pando_queue::Request, text: Option<&str>) -> Result<()
     let (kind, number) = text.rsplit_once(':').map_or(("gpu".to_owned(), text), |(k, n)| (format!("gpu:{k}"), n));
     let all: u32 = number.parse().map_err(|_| format!("--gpus: `{number}` is no number"))?;
     let nodes = request.least_nodes();
-    if request.nodes_max.is_some_and(|most| most != nodes) || all % nodes != 0 {
+    if request.nodes_max.is_some_and(|most| most != nodes) || !all.is_multiple_of(nodes) {
         return Err(format!("--gpus: {all} can't be shared out evenly to {nodes} nodes: say --gpus-per-node"));
     }
     // A job whose ranks may be anywhere has its GPUs at one node.
