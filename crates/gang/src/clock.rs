@@ -123,7 +123,8 @@ mod tests {
             let pace = Pace { turn_us: any.turn_us % 50_000 + 1, turns: any.turns % MOST + 1 };
             let (mut one, mut other) = (Clock::default(), Clock::default());
             let mut due_us = 1_000_000;
-            [&mut one, &mut other].map(|clock| clock.set(after.into(), pace));
+            one.set(after.into(), pace);
+            other.set(after.into(), pace);
             for (i, &(missed, late)) in beats.iter().enumerate() {
                 let number = u64::from(after) + 1 + i as u64;
                 // Less late than a turn is long.
