@@ -25,6 +25,10 @@ pub struct Published {
     pub pace: Pace,
 }
 
+/// The kernel forgets soon that there was a switch, and then the next one takes some of its ticks: so for so long before the end of a turn, microseconds, it
+/// is reminded, and so often.
+const STIRRED_US: u64 = 20_000;
+const STIR_US: u64 = 3_000;
 /// Such times are told of anew when there was none for so long, microseconds.
 const RESTS_APART_US: u64 = 60_000_000;
 /// Without a beat for longer, and for three of them, this node is cut off from who orders.
@@ -145,7 +149,21 @@ impl Seats {
         }
         self.switch();
         let now_us = self.now_us();
-        self.clock.next_us(now_us).map(|at| Duration::from_micros(at.saturating_sub(now_us)))
+        let (next, ends) = (self.clock.next_us(now_us), self.clock.ends_us(now_us));
+        let left = ends.saturating_sub(now_us);
+        let wake = match left {
+            // The next beat is late.
+            0 => return None,
+            _ if left > STIRRED_US => Some(ends - STIRRED_US),
+            _ if left > STIR_US => {
+                if let Some(seat) = self.all.values().find(|seat| seat.runs) {
+                    let _ = seat.turns.stir();
+                }
+                Some(now_us + STIR_US)
+            }
+            _ => next,
+        };
+        wake.map(|at| Duration::from_micros(at.saturating_sub(now_us)))
     }
 
     fn now_us(&mut self) -> u64 {
