@@ -156,7 +156,8 @@ impl Seats {
             0 => return None,
             _ if left > STIRRED_US => Some(ends - STIRRED_US),
             _ if left > STIR_US => {
-                if let Some(seat) = self.all.values().find(|seat| seat.runs) {
+                let rests = now_us < self.rests_until_us;
+                if let Some(seat) = self.all.values().find(|seat| seat.runs && !rests) {
                     let _ = seat.turns.stir();
                 }
                 Some(now_us + STIR_US)
