@@ -256,6 +256,8 @@ fn what_scripts_ask_in_slurms_words_has_slurms_answers() {
     let place = Place::new(&lab);
     let n1 = &lab.nodes[0];
     let call = |name: &str, words: &[&str]| ok(&mut place.called(n1, name, words));
+    // The queue knows of its nodes.
+    call("sbatch", &["-W", "-o", "/dev/null", "--wrap", "true"]);
     let held = place.submit(n1, &["-H", "--mem-per-cpu=200", "--wrap", "true"]);
     let one = |columns: &str| call("squeue", &["-h", "-j", &held, "-o", columns]).trim().to_owned();
     let all: Vec<f64> = one("%Q %p").split(' ').map(|n| n.parse().unwrap()).collect();
