@@ -2,7 +2,7 @@
 
 mod lab;
 
-use lab::gangs::{gang, groups, missing, status, together, turn, until};
+use lab::gangs::{gang, groups, lists, missing, status, together, turn, until};
 use lab::{Lab, ok};
 use pando_node::views::{FabricStatus, GangStatus};
 use std::collections::BTreeSet;
@@ -67,6 +67,11 @@ fn all_ranks_of_a_gang_have_their_turns_together() {
     assert_eq!((third.status.code(), String::from_utf8_lossy(&third.stdout)), (Some(0), "there\nthere\n".into()));
     until("one is left", || status(n2).gangs.len() == 1 && groups(n1).len() == 1 && groups(n2).len() == 1);
     until("it runs all the time", || groups(n1).values().chain(groups(n2).values()).all(|runs| *runs));
+    // As if it had been begun just when the others were put back.
+    let (list, aside) = lists(n1);
+    let rank = fs::read_to_string(&list).unwrap().lines().next().unwrap().to_owned();
+    fs::write(&aside, &rank).unwrap();
+    until("it is not left aside", || fs::read_to_string(&list).is_ok_and(|all| all.lines().any(|pid| pid == rank)));
     jobs.clear();
     until("nobody is left", || status(n1).gangs.is_empty() && groups(n1).is_empty() && groups(n2).is_empty());
     let fabric = || serde_json::from_str::<FabricStatus>(&ok(&mut n1.cli(&["fabric", "--json"]))).unwrap();

@@ -2,14 +2,14 @@
 
 mod lab;
 
-use lab::batch::{cli, submit};
+use lab::batch::{cli, history, place, submit};
 use lab::{Daemon, Lab, is_root, ok, until};
 use pando_kernel::procfs;
 use pando_node::queue::ask::{Line, Past};
 use pando_queue::State;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 const JOBS: &str = "[jobs]\nroot = true\n[queue]\nlost_after_ms = 120000\n";
@@ -26,17 +26,6 @@ fn wait(node: &Daemon, dir: &Path, id: &str) -> i32 {
 
 fn list(node: &Daemon, dir: &Path) -> Vec<Line> {
     serde_json::from_str(&ok(&mut cli(node, dir, &["queue", "--all", "--json"]))).unwrap()
-}
-
-fn history(node: &Daemon, dir: &Path) -> Vec<Past> {
-    serde_json::from_str(&ok(&mut cli(node, dir, &["history", "--json"]))).unwrap()
-}
-
-/// A directory of its own for a test's jobs.
-fn place(lab: &Lab, name: &str) -> PathBuf {
-    let dir = lab.nodes[0].state.parent().unwrap().join(name);
-    fs::create_dir_all(&dir).unwrap();
-    dir
 }
 
 #[test]

@@ -282,3 +282,31 @@ fn a_keeper_that_is_cut_off_or_stands_still_is_none_and_does_no_harm() {
     let all = past(site.client()).len();
     assert_eq!(all, jobs.len() + 1);
 }
+
+/// `/pando/pando/leader`.
+const LEADER: &str = "L3BhbmRvL3BhbmRvL2xlYWRlcg==";
+
+#[test]
+fn whose_name_was_removed_keeps_the_queue_no_longer_though_its_lease_lives() {
+    let Some(site) = site("name", 120_000) else { return };
+    let first = site.keeper();
+    site.etcd.remove(LEADER);
+    site.lab.nodes[first].logs("keeps the queue of batch jobs no longer");
+    let of = |node: usize| {
+        String::from_utf8_lossy(&site.cli(node, &["queue", "--keeper"]).output().unwrap().stdout).into_owned()
+    };
+    until("all say who keeps it", || {
+        let all: BTreeSet<String> = (0..=MAY).map(of).collect();
+        (all.len() == 1 && all.iter().all(|name| !name.is_empty())).then_some(())
+    });
+    // Ends at each node are told to the one who stores them.
+    let each =
+        |node: usize| site.submit(node, &["-w", &format!("n{}", node + 1), "--wrap", "echo $SLURM_JOB_ID >>ran"]);
+    let mut jobs: Vec<String> = (0..=MAY).map(each).collect();
+    let words: Vec<&str> = ["wait"].into_iter().chain(jobs.iter().map(String::as_str)).collect();
+    ok(&mut site.cli(MAY, &words));
+    let mut ran = site.ran();
+    ran.sort();
+    jobs.sort();
+    assert_eq!(ran, jobs);
+}

@@ -2,13 +2,12 @@
 
 mod lab;
 
-use lab::batch::cli;
+use lab::batch::{cli, history, place};
 use lab::{Daemon, Lab, lines_of, ok, until};
 use pando_kernel::procfs;
-use pando_node::queue::ask::Past;
 use pando_queue::State;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 const JOBS: &str = "[jobs]\nroot = true\n";
@@ -21,17 +20,6 @@ fn submit(node: &Daemon, dir: &Path, words: &[&str]) -> String {
 /// Its status.
 fn wait(node: &Daemon, dir: &Path, id: &str) -> i32 {
     cli(node, dir, &["wait", id]).output().unwrap().status.code().unwrap_or(-1)
-}
-
-fn history(node: &Daemon, dir: &Path) -> Vec<Past> {
-    serde_json::from_str(&ok(&mut cli(node, dir, &["history", "--json"]))).unwrap()
-}
-
-/// A directory of its own for a test's jobs.
-fn place(lab: &Lab, name: &str) -> PathBuf {
-    let dir = lab.nodes[0].state.parent().unwrap().join(name);
-    fs::create_dir_all(&dir).unwrap();
-    dir
 }
 
 /// Processes whose program and words are these.

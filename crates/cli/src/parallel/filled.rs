@@ -1,5 +1,8 @@
 //! Names of files that ranks write to: `res-%j-%4t.out`.
 
+use pando_queue::Filling;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 /// Nobody's file.
@@ -52,29 +55,21 @@ impl Names {
         if pattern == NONE {
             return "/dev/null".into();
         }
-        let (mut name, mut rest) = (String::new(), pattern);
-        while let Some((text, after)) = rest.split_once('%') {
-            name += text;
-            let digits = after.bytes().take_while(u8::is_ascii_digit).count().min(2);
-            let width = after[..digits].parse().unwrap_or(0);
-            let number = |n: &dyn std::fmt::Display| format!("{:0>width$}", n.to_string());
-            let mut kinds = after[digits..].chars();
-            let kind = kinds.next();
-            rest = kinds.as_str();
-            name += &match kind {
-                Some('j' | 'J') => number(&self.job),
-                Some('A') => number(&self.array.as_ref().map_or(&self.job, |(job, _)| job)),
-                Some('a') => number(&self.array.as_ref().map_or("0", |(_, task)| task)),
-                Some('x') => self.name.replace('/', "_"),
-                Some('u') => self.user.replace('/', "_"),
-                Some('r' | 't') => number(&writer.rank),
-                Some('n') => number(&writer.at),
-                Some('N') => writer.node.to_owned(),
-                Some('%') | None => "%".into(),
-                Some(other) => format!("%{}{other}", &after[..digits]),
-            };
-        }
-        (name + rest).into()
+        let of_array = |of: fn(&(String, String)) -> &String| self.array.as_ref().map(of);
+        let name = pando_queue::filled(pattern.as_bytes(), |letter| {
+            Some(match letter {
+                b'j' | b'J' => Filling::number(&self.job),
+                b'A' => Filling::number(of_array(|(job, _)| job).unwrap_or(&self.job)),
+                b'a' => Filling::number(of_array(|(_, task)| task).map_or("0", String::as_str)),
+                b'x' => Filling::name(&self.name),
+                b'u' => Filling::name(&self.user),
+                b'N' => Filling::name(writer.node),
+                b'n' => Filling::number(writer.at),
+                b'r' | b't' => Filling::number(writer.rank),
+                _ => return None,
+            })
+        });
+        OsString::from_vec(name).into()
     }
 }
 

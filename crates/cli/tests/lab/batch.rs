@@ -1,6 +1,7 @@
 //! Batch jobs, as tests submit them.
 
 use super::{Daemon, Lab, ok};
+use pando_node::queue::ask::Past;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,18 @@ pub fn cli(node: &Daemon, dir: &Path, words: &[&str]) -> Command {
 pub fn submit(node: &Daemon, dir: &Path, words: &[&str]) -> String {
     let said = ok(&mut cli(node, dir, &[&["submit", "--parsable"], words].concat()));
     said.trim().to_owned()
+}
+
+/// What has ended.
+pub fn history(node: &Daemon, dir: &Path) -> Vec<Past> {
+    serde_json::from_str(&ok(&mut cli(node, dir, &["history", "--json"]))).unwrap()
+}
+
+/// A directory of its own for a test's jobs.
+pub fn place(lab: &Lab, name: &str) -> PathBuf {
+    let dir = lab.nodes[0].state.parent().unwrap().join(name);
+    fs::create_dir_all(&dir).unwrap();
+    dir
 }
 
 /// A directory to work in, and one with all names of the binary.

@@ -56,6 +56,17 @@ impl Etcd {
         }
     }
 
+    /// Removes a key, as whoever has etcdctl can.
+    pub fn remove(&self, base64_of_key: &str) {
+        let text = format!("{{\"key\":\"{base64_of_key}\"}}");
+        let head = format!("POST /v3/kv/deleterange HTTP/1.0\r\nHost: etcd\r\nContent-Length: {}\r\n\r\n", text.len());
+        let mut stream = TcpStream::connect(("127.0.0.1", self.ports[0])).unwrap();
+        stream.write_all((head + &text).as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.contains("\"deleted\":\"1\""), "{answer}");
+    }
+
     /// A way there.
     pub fn way(&self) -> Way {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -55,6 +55,13 @@ pub fn groups(node: &Daemon) -> BTreeMap<String, bool> {
     found
 }
 
+/// The lists of processes of a node's first gang: those that run, and those aside.
+pub fn lists(node: &Daemon) -> (PathBuf, PathBuf) {
+    let number = groups(node).into_keys().next().unwrap();
+    let of = |end: &str| own_group().join(format!("pando-gang-{}-{number}{end}/cgroup.procs", node.pid()));
+    (of(""), of("-aside"))
+}
+
 /// The directory of the control group in which this process and the daemons are, of version 1.
 fn own_group() -> PathBuf {
     let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();

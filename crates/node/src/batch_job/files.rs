@@ -1,7 +1,7 @@
 //! Where a batch job reads and writes: files of its user, opened with that user's rights.
 
 use crate::queue::errand::Order;
-use pando_queue::Id;
+use pando_queue::{Filling, Id};
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -86,43 +86,22 @@ fn write(name: &Path, append: bool) -> Result<File, String> {
 /// `%j` and the like filled in, as sbatch does it: `%A` job, `%a` task, `%j` the task's own number, `%x` name, `%u` user, `%N` node; `%4a` with zeroes.
 pub fn filled(pattern: &[u8], names: &Names) -> Vec<u8> {
     let id = names.id;
-    let mut out = Vec::new();
-    let mut rest = pattern;
-    while let Some((&first, after)) = rest.split_first() {
-        rest = after;
-        if first != b'%' {
-            out.push(first);
-            continue;
-        }
-        let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count().min(2);
-        let width = std::str::from_utf8(&rest[..digits]).ok().and_then(|d| d.parse().ok()).unwrap_or(0);
-        let Some(&kind) = rest.get(digits) else {
-            out.push(b'%');
-            continue;
-        };
-        let number = |n: u64| format!("{n:0width$}").into_bytes();
-        let text = match kind {
+    pando_queue::filled(pattern, |letter| {
+        Some(match letter {
             b'j' | b'J' => match (id.task, names.number) {
-                (None, _) => number(id.job),
-                (Some(_), 0) => id.to_string().into_bytes(),
-                (Some(_), own) => number(own),
+                (None, _) => Filling::number(id.job),
+                (Some(_), 0) => Filling::Text(id.to_string().into_bytes()),
+                (Some(_), own) => Filling::number(own),
             },
-            b'A' => number(id.job),
-            b'a' => number(id.task.unwrap_or(0).into()),
-            b'x' => names.name.replace('/', "_").into_bytes(),
-            b'u' => names.user.as_bytes().to_vec(),
-            b'N' => names.node.as_bytes().to_vec(),
-            b'n' | b't' | b's' => number(0),
-            b'%' => b"%".to_vec(),
-            _ => {
-                out.push(b'%');
-                continue;
-            }
-        };
-        out.extend(text);
-        rest = &rest[digits + 1..];
-    }
-    out
+            b'A' => Filling::number(id.job),
+            b'a' => Filling::number(id.task.unwrap_or(0)),
+            b'x' => Filling::name(names.name),
+            b'u' => Filling::name(names.user),
+            b'N' => Filling::name(names.node),
+            b'n' | b't' | b's' => Filling::number(0),
+            _ => return None,
+        })
+    })
 }
 
 #[cfg(test)]

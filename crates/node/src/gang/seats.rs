@@ -1,4 +1,5 @@
-//! The gangs of this node: each has a control group, which runs while it is its turn and else only where nobody else wants to.
+//! The gangs of this node: the processes of each are in a control group that runs while it is its turn, and else in one that runs only where nobody else
+//! wants to.
 
 use super::precedence::Precedence;
 use crate::daemon::Node;
@@ -69,7 +70,6 @@ struct Seat {
     turns: Turns,
     /// As the matrix counts them.
     cpus: Vec<u16>,
-    runs: bool,
     /// It was said that it can't be switched.
     failed: bool,
 }
@@ -81,7 +81,7 @@ impl Seats {
             return Err("another gang has its number".into());
         }
         let entrance = turns.entrance();
-        self.all.insert(number, Seat { turns, cpus: held.to_vec(), runs: true, failed: false });
+        self.all.insert(number, Seat { turns, cpus: held.to_vec(), failed: false });
         self.switch();
         Ok(entrance)
     }
@@ -156,9 +156,8 @@ impl Seats {
             0 => return None,
             _ if left > STIRRED_US => Some(ends - STIRRED_US),
             _ if left > STIR_US => {
-                let rests = now_us < self.rests_until_us;
-                if let Some(seat) = self.all.values().find(|seat| seat.runs && !rests) {
-                    let _ = seat.turns.stir();
+                if now_us >= self.rests_until_us {
+                    self.all.values().for_each(|seat| drop(seat.turns.stir()));
                 }
                 Some(now_us + STIR_US)
             }
@@ -177,24 +176,24 @@ impl Seats {
         if self.table.rows > 1 && !self.alone && self.heard.is_none_or(|when| when.elapsed() > most) {
             self.alone = true;
             self.switch();
-        } else if self.table.rows <= 1 && self.all.values().any(|seat| !seat.runs) {
-            // It stands still for one of a higher level, and no beat switches: who has entered since then does not yet.
+        } else if self.table.rows <= 1 || self.alone {
+            // No beat switches, and still somebody may be where he is not to be: who has entered a gang that stands still for one of a higher level, and who was
+            // begun aside just when its gang went on.
             self.switch();
         }
     }
 
     /// Those whose turn it is first: the other way about there is for a moment nobody of weight at a CPU, and what the kernel owes whom from that moment it
-    /// pays back in the turn. Who is aside is put there again with each turn, for what it has begun meanwhile.
+    /// pays back in the turn. All are put again where they are with each turn, for what they have begun meanwhile.
     fn switch(&mut self) {
         let now_us = self.now_us();
         let (slot, rests) = (self.clock.slot(now_us), now_us < self.rests_until_us);
         self.precedence.take(self.table.rows > 1 && !self.alone);
         for runs in [true, false] {
             for (number, seat) in &mut self.all {
-                if (self.alone || rests || self.table.runs(*number, slot)) != runs || (runs && seat.runs) {
+                if (self.alone || rests || self.table.runs(*number, slot)) != runs {
                     continue;
                 }
-                seat.runs = runs;
                 let failed = seat.turns.run(runs);
                 if let Err(e) = &failed
                     && !seat.failed
