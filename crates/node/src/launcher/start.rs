@@ -189,16 +189,17 @@ pub fn start(
         Some(size) => Ends::terminal(size, ready)?,
         None => Ends::pipes(wants_input(order, number))?,
     };
+    let (file, directory) = ready.of(order.program_of(number));
     let mut command = match order.hold {
         // It stops itself before it becomes the program.
         true => {
             let mut command = Command::new("/proc/self/exe");
-            command.arg0("pando").arg("__hold").arg(&ready.program);
+            command.arg0("pando").arg("__hold").arg(file);
             command
         }
-        false => Command::new(&ready.program),
+        false => Command::new(file),
     };
-    let words: Vec<&OsStr> = order.task.words.iter().map(|w| OsStr::from_bytes(w)).collect();
+    let words: Vec<&OsStr> = order.words_of(number).iter().map(|w| OsStr::from_bytes(w)).collect();
     if order.hold {
         command.args(&words);
     } else {
@@ -217,7 +218,8 @@ pub fn start(
     let cpus = ready.cpus.get(local as usize).cloned().unwrap_or_default();
     let keep = [pmi, ready.keep.or(held)].into_iter().flatten().collect();
     let terminal = ends.terminal;
-    rank::prepare(&mut command, Setup { terminal: terminal.is_some(), ..setup(order, ready, cpus, keep) });
+    let setup = Setup { directory: directory.clone(), ..setup(order, ready, cpus, keep) };
+    rank::prepare(&mut command, Setup { terminal: terminal.is_some(), ..setup });
     // It is waited for by pid: orphans are taken in by the same call.
     let pid = command.spawn()?.id() as i32;
     // Our copies of what it has, which would keep a terminal open.
@@ -322,8 +324,11 @@ fn variables(order: &Order, share: &Share, rank: u32, pmi: Option<i32>) -> Vec<(
         ("SLURM_SUBMIT_DIR", directory),
     ];
     if let Some(pmi) = pmi {
+        all.extend(order.group.iter().map(|_| ("PMI_SPAWNED", "1".to_owned())));
         all.extend([("PMI_RANK", rank.clone()), ("PMI_ID", rank), ("PMI_SIZE", size), ("PMI_FD", pmi.to_string())]);
     }
+    // Who started it.
+    all.extend(order.group.iter().map(|group| ("PANDO_PARENT_JOB", group.of.to_string())));
     all.extend(order.cpus.map(|cpus| ("SLURM_CPUS_PER_TASK", cpus.to_string())));
     all
 }
