@@ -44,8 +44,8 @@ impl Job {
         for (group, world) in &mut self.groups {
             let queue = self.words.entry(*group).or_default();
             for act in world.other.drain(..) {
-                let Act::Wish { place, rank, wish } = act else { panic!("{act:?}") };
-                queue.push_back(Word::Wish { place, rank, wish });
+                let Act::Wish(asker, wish) = act else { panic!("{act:?}") };
+                queue.push_back(Word::Wish(asker, wish));
             }
             queue.extend(world.told.drain(..).map(Word::Tell));
         }
@@ -65,7 +65,7 @@ impl Job {
                     if let Some(bid) = self.bids.get_mut(&group).and_then(VecDeque::pop_front) {
                         let acts = match bid {
                             Bid::Ask(ask) => world.head.ask(ask),
-                            Bid::Granted { place, rank, granted } => world.head.granted(place, rank, granted),
+                            Bid::Granted(asker, granted) => world.head.granted(asker, granted),
                         };
                         world.act(acts);
                     }
