@@ -302,7 +302,7 @@ fn decide(node: &Arc<Node>, here: &Vector, mut processes: Vec<Process>) {
     let members = facts::groups(node, &processes);
     groups::part(&mut processes, &members, &name);
     gather(node, &members);
-    let mut processes = groups::join(processes, &members, &name);
+    let mut processes = groups::join(processes, &members, &name, node.balancing.is_drained());
     {
         let mut state = node.balancing.state();
         let now = Instant::now();
@@ -384,7 +384,8 @@ async fn send(node: &Arc<Node>, m: &Move, p: &Process, _journey: Journey) {
 
 /// Those that are to be together go where the one is that moved last.
 fn gather(node: &Arc<Node>, members: &[groups::Member]) {
-    for (key, to) in groups::gather(members, &node.name()) {
+    let (me, emptied) = (node.name(), node.balancing.is_drained());
+    for (key, to) in groups::gather(members, &me).into_iter().filter(|(_, to)| !emptied || *to != me) {
         if node.balancing.state().refused.holds(&key, Instant::now()).is_some() {
             continue;
         }
