@@ -113,7 +113,9 @@ impl Run {
                 format!("its processes are being moved to {node}: another job needs its CPUs at {home}")
             }
             (Some(Away { node, phase: Phase::There, .. }), false) => {
-                format!("its processes compute at {node}, where they have given way to; they come home when there is room")
+                format!(
+                    "its processes compute at {node}, where they have given way to; they come home when there is room"
+                )
             }
             (Some(Away { node, phase: Phase::There, .. }), true) => {
                 format!("its processes are at {node}, and stand still there")

@@ -359,7 +359,8 @@ impl Queue {
             let Some(node) = self.nodes.get(own.node) else { return true };
             let running = self.runs().filter(|(_, _, run)| run.suspended_at.is_none() || run.ending.is_some());
             let on = running.flat_map(|(_, _, run)| run.holds()).filter(|held| held.node == own.node);
-            node.drained && on.map(|held| u64::from(held.cpus)).sum::<u64>() + u64::from(own.cpus) > u64::from(node.cpus)
+            node.drained
+                && on.map(|held| u64::from(held.cpus)).sum::<u64>() + u64::from(own.cpus) > u64::from(node.cpus)
         })
     }
 }

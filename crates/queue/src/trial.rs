@@ -383,9 +383,11 @@ impl World {
 
 fn which(effect: &Effect) -> Option<(Id, u32)> {
     match effect {
-        Effect::Start(id, run, _) | Effect::End(id, run, _) | Effect::Place(id, run, _) | Effect::Suspend(id, run) | Effect::Resume(id, run) => {
-            Some((*id, *run))
-        }
+        Effect::Start(id, run, _)
+        | Effect::End(id, run, _)
+        | Effect::Place(id, run, _)
+        | Effect::Suspend(id, run)
+        | Effect::Resume(id, run) => Some((*id, *run)),
         _ => None,
     }
 }
