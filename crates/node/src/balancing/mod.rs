@@ -456,7 +456,7 @@ async fn go(node: &Arc<Node>, m: &Move, p: &Process) -> Result<(), No> {
 }
 
 /// Why one whose home is here, and which is there, can't move, as far as can be seen while it runs.
-async fn obstacles(node: &Node, pid: u32) -> Option<String> {
+pub(crate) async fn obstacles(node: &Node, pid: u32) -> Option<String> {
     let helper = {
         let table = node.table();
         table.get(&table.local(pid)).and_then(|k| k.view.helper)
@@ -477,7 +477,8 @@ fn word(why: &Why) -> &'static str {
     }
 }
 
-async fn perform(node: &Arc<Node>, pid: u32, to: &str, reason: &str) -> Result<(), String> {
+/// Has a process whose home is here moved, as its user could have it.
+pub(crate) async fn perform(node: &Arc<Node>, pid: u32, to: &str, reason: &str) -> Result<(), String> {
     let facts = Facts::read(pid)?;
     let uid = facts.uids[0];
     let request = MoveRequest { pid, dest: to.to_owned(), reason: Some(reason.to_owned()), family: false };
