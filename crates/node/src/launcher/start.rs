@@ -7,7 +7,7 @@ use pando_kernel::rank::Setup;
 use pando_kernel::spawn::{Program, spawn};
 use pando_launch::{Ending, Kind, Manager, Order, Parcel, Share, Stdin, Stream};
 use serde_bytes::ByteBuf;
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -197,13 +197,13 @@ pub fn start(
     let mut environment = given(order, ready);
     let own = variables(order, share, number, pmi).into_iter().map(|(name, value)| (name.into(), value.into()));
     environment.extend(own.chain(more));
-    let program = program(order, ready, &environment)?;
+    let (program, directory) = program(order, number, ready, &environment)?;
     // Between the two programs of a held rank.
     let held = ready.open.as_ref().filter(|_| order.hold).map(AsRawFd::as_raw_fd);
     let cpus = ready.cpus.get(local as usize).cloned().unwrap_or_default();
     let keep = [pmi, ready.keep.or(held)].into_iter().flatten().collect();
     let terminal = ends.terminal;
-    let setup = Setup { terminal: terminal.is_some(), ..setup(order, ready, cpus, keep) };
+    let setup = Setup { terminal: terminal.is_some(), directory, ..setup(order, ready, cpus, keep) };
     let pid = spawn(&program, &setup, ends.theirs.each_ref().map(AsRawFd::as_raw_fd))?;
     // Our copies of what it has, which would keep a terminal open.
     drop(ends.theirs);
@@ -219,14 +219,23 @@ pub fn start(
     Ok((Rank::new(pid, readers, phase), connection, terminal))
 }
 
-fn program(order: &Order, ready: &Ready, environment: &[(OsString, OsString)]) -> io::Result<Program> {
-    let words = order.task.words.iter().map(|w| OsStr::from_bytes(w).to_owned());
-    if !order.hold {
-        return Program::new(ready.program.as_os_str(), &words.collect::<Vec<_>>(), environment);
-    }
-    // It stops itself before it becomes the program.
-    let before = ["pando".into(), "__hold".into(), ready.program.clone().into_os_string()];
-    Program::new(OsStr::new("/proc/self/exe"), &before.into_iter().chain(words).collect::<Vec<_>>(), environment)
+/// What a rank runs, and where.
+fn program(
+    order: &Order,
+    rank: u32,
+    ready: &Ready,
+    environment: &[(OsString, OsString)],
+) -> io::Result<(Program, CString)> {
+    let (file, directory) = ready.of(order.program_of(rank));
+    let words = order.words_of(rank).iter().map(|w| OsStr::from_bytes(w).to_owned());
+    let program = if order.hold {
+        // It stops itself before it becomes the program.
+        let before = ["pando".into(), "__hold".into(), file.as_os_str().to_owned()];
+        Program::new(OsStr::new("/proc/self/exe"), &before.into_iter().chain(words).collect::<Vec<_>>(), environment)?
+    } else {
+        Program::new(file.as_os_str(), &words.collect::<Vec<_>>(), environment)?
+    };
+    Ok((program, directory.clone()))
 }
 
 fn wants_input(order: &Order, rank: u32) -> bool {
@@ -316,8 +325,11 @@ fn variables(order: &Order, share: &Share, rank: u32, pmi: Option<i32>) -> Vec<(
         ("SLURM_SUBMIT_DIR", directory),
     ];
     if let Some(pmi) = pmi {
+        all.extend(order.group.iter().map(|_| ("PMI_SPAWNED", "1".to_owned())));
         all.extend([("PMI_RANK", rank.clone()), ("PMI_ID", rank), ("PMI_SIZE", size), ("PMI_FD", pmi.to_string())]);
     }
+    // Who started it.
+    all.extend(order.group.iter().map(|group| ("PANDO_PARENT_JOB", group.of.to_string())));
     all.extend(order.cpus.map(|cpus| ("SLURM_CPUS_PER_TASK", cpus.to_string())));
     all
 }
