@@ -82,6 +82,12 @@ impl Job {
         self.carry(chance);
     }
 
+    /// Nothing is left.
+    fn is_quiet(&self) -> bool {
+        let quiet = |world: &World| world.head.is_over() && world.launchers.values().all(|l| l.gone || l.dead);
+        self.groups.values().chain([&self.root]).all(quiet)
+    }
+
     /// A node dies for all that run there.
     fn kill(&mut self, node: &str) {
         for world in self.groups.values_mut().chain([&mut self.root]) {
@@ -136,6 +142,9 @@ fn check(job: &mut Job, seed: u64, chance: &mut Chance) -> usize {
     assert!(job.root.told.iter().filter(|t| **t == Tell::Over).count() <= 1, "seed {seed}");
     // Those whose parents have died hear of it and end.
     for _ in 0..20_000 {
+        if job.is_quiet() {
+            break;
+        }
         job.step(chance);
     }
     for (group, world) in job.groups.iter().map(|(g, w)| (Some(g), w)).chain([(None, &job.root)]) {
