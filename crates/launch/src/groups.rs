@@ -3,6 +3,7 @@
 
 use crate::message::{Ask, Asker, Granted, Tell, Wish};
 use crate::order::{Group, Manager, Order, Share, Stdin, Task};
+use crate::parcel::Kind;
 use crate::spawn::Spawn;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -172,6 +173,7 @@ impl Groups {
 /// As the job's, but for what only the first ranks have.
 fn group_order(order: &Order, nodes: Vec<Share>, spawn: Spawn) -> Order {
     let words = spawn.programs.first().map(|p| p.words.clone()).unwrap_or_default();
+    let same = spawn.programs.iter().all(|program| program.words.first() == order.task.words.first());
     let room = |share: &Share| {
         let at = order.nodes.iter().position(|s| s.node == share.node);
         at.and_then(|at| order.room.get(at).copied()).unwrap_or(share.ranks)
@@ -186,8 +188,9 @@ fn group_order(order: &Order, nodes: Vec<Share>, spawn: Spawn) -> Order {
         hold: false,
         pool: false,
         task_ms: None,
-        files: Vec::new(),
-        needs: Vec::new(),
+        // Each node that runs any of them has it already.
+        files: order.files.iter().filter(|file| same || file.kind != Kind::Program).cloned().collect(),
+        needs: if same { order.needs.clone() } else { Vec::new() },
         gang: None,
         exclusive: false,
         group: Some(Group { of: order.job, programs: spawn.programs, preput: spawn.preput }),

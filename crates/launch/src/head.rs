@@ -288,6 +288,13 @@ impl Head {
                 out.extend(self.groups.place_of(place).map(taken));
             }
             tell @ Tell::Output { .. } => out.push(Act::Tell(tell)),
+            // The user's command sends nothing twice.
+            Tell::Want { .. } => {
+                let why = "what came with the job is not kept at all of its nodes any more ([jobs] cache_mb)";
+                let asker = self.groups.asker(group);
+                out.extend(asker.map(|asker| grant(asker, Granted::Spawned(Err(why.into())))));
+                bid(vec![group], &Ask::Kill, out);
+            }
             Tell::Over => {
                 let asker = self.groups.asker(group);
                 out.extend(
