@@ -119,7 +119,8 @@ impl Ready {
 /// Where a program is to work: in a directory of its own, or in the job's.
 fn directory(program: Option<&Program>, task: &Task, who: Option<(u32, u32)>) -> Result<CString, String> {
     let own = program.and_then(|program| program.directory.as_ref()).map_or(&[][..], |dir| dir.as_slice());
-    let directory = Path::new(OsStr::from_bytes(&task.directory)).join(OsStr::from_bytes(own));
+    let of_job = Path::new(OsStr::from_bytes(&task.directory));
+    let directory = if own.is_empty() { of_job.to_owned() } else { of_job.join(OsStr::from_bytes(own)) };
     if !as_user(who, || directory.is_dir()) {
         let shown = directory.display();
         return Err(match own {
