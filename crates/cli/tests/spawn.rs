@@ -58,6 +58,18 @@ fn ranks_that_were_started_have_a_space_of_their_own() {
 }
 
 #[test]
+fn what_came_with_the_job_is_there_for_ranks_that_are_started() {
+    let lab = Lab::new(3, JOBS);
+    let file = script(&lab);
+    fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut command = command(&lab.nodes[0], &["-N3", "-n3", "--bcast"], &[&file], "alone");
+    command.env("SELF", &file);
+    let (status, lines, text) = ended(command);
+    let started = lines.iter().filter(|line| line.contains("/4 program 0 x")).count();
+    assert_eq!((status, started, file.exists()), (0, 4, false), "{lines:?} {text}");
+}
+
+#[test]
 fn what_can_not_be_started_is_an_error_for_who_asked() {
     let lab = Lab::new(2, JOBS);
     let (status, lines, text) = python(&lab, &["-N2", "-n2"], "bad");

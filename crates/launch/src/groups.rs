@@ -1,8 +1,9 @@
 //! Groups of ranks that a job's ranks have started (MPI_Comm_spawn): each has a tree, a space and a head of its own, which is told what to do by the
 //! job's head and tells it all. For the user they are ranks of the job: their numbers go on where those of the others end.
 
-use crate::message::{Ask, Granted, Tell, Wish};
+use crate::message::{Ask, Asker, Granted, Tell, Wish};
 use crate::order::{Group, Manager, Order, Share, Stdin, Task};
+use crate::parcel::Kind;
 use crate::spawn::Spawn;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -17,15 +18,8 @@ const RANKS_PER_CPU: u64 = 256;
 pub enum Word {
     /// What it would tell its user.
     Tell(Tell),
-    /// A rank wants something of the job.
-    Wish {
-        /// Its place in the group.
-        place: u32,
-        /// The rank in the group.
-        rank: u32,
-        /// What.
-        wish: Wish,
-    },
+    /// A rank wants something of the job; its place and number are those in the group.
+    Wish(Asker, Wish),
 }
 
 /// From a job's head to that of a group.
@@ -34,26 +28,11 @@ pub enum Bid {
     /// As its user would ask.
     Ask(Ask),
     /// What has come of a rank's wish.
-    Granted {
-        /// Its place in the group.
-        place: u32,
-        /// The rank in the group.
-        rank: u32,
-        /// The answer.
-        granted: Granted,
-    },
+    Granted(Asker, Granted),
 }
 
-/// A rank that wants something: of a group, or of the job itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asker {
-    /// Its group.
-    pub group: Option<u32>,
-    /// Its place there.
-    pub place: u32,
-    /// Its number there.
-    pub rank: u32,
-}
+/// Who wants something: a rank of a group, or of the job itself.
+pub type From = (Option<u32>, Asker);
 
 /// One that is not over.
 #[derive(Debug)]
@@ -63,7 +42,7 @@ struct Living {
     first_rank: u32,
     first_place: u32,
     /// Who waits for it to begin.
-    asker: Option<Asker>,
+    asker: Option<From>,
 }
 
 /// See above.
@@ -98,7 +77,7 @@ impl Groups {
     }
 
     /// A new one, with its order; the number of a job it does not have yet. The error is for people.
-    pub fn plan(&mut self, order: &Order, spawn: Spawn, asker: Asker) -> Result<(u32, Order), String> {
+    pub fn plan(&mut self, order: &Order, spawn: Spawn, asker: From) -> Result<(u32, Order), String> {
         spawn.check()?;
         if order.gang.is_some() {
             return Err("a job that takes turns with others (--gang) starts no more ranks".into());
@@ -160,7 +139,7 @@ impl Groups {
     }
 
     /// Who waits for it to begin; it does so no more.
-    pub fn asker(&mut self, group: u32) -> Option<Asker> {
+    pub fn asker(&mut self, group: u32) -> Option<From> {
         self.all.get_mut(&group)?.asker.take()
     }
 
@@ -194,6 +173,7 @@ impl Groups {
 /// As the job's, but for what only the first ranks have.
 fn group_order(order: &Order, nodes: Vec<Share>, spawn: Spawn) -> Order {
     let words = spawn.programs.first().map(|p| p.words.clone()).unwrap_or_default();
+    let same = spawn.programs.iter().all(|program| program.words.first() == order.task.words.first());
     let room = |share: &Share| {
         let at = order.nodes.iter().position(|s| s.node == share.node);
         at.and_then(|at| order.room.get(at).copied()).unwrap_or(share.ranks)
@@ -208,8 +188,9 @@ fn group_order(order: &Order, nodes: Vec<Share>, spawn: Spawn) -> Order {
         hold: false,
         pool: false,
         task_ms: None,
-        files: Vec::new(),
-        needs: Vec::new(),
+        // Each node that runs any of them has it already.
+        files: order.files.iter().filter(|file| same || file.kind != Kind::Program).cloned().collect(),
+        needs: if same { order.needs.clone() } else { Vec::new() },
         gang: None,
         exclusive: false,
         group: Some(Group { of: order.job, programs: spawn.programs, preput: spawn.preput }),
@@ -233,7 +214,7 @@ mod tests {
         order.nodes.iter().map(|s| format!("{}:{}+{}", s.node, s.first, s.ranks)).collect::<Vec<_>>().join(" ")
     }
 
-    const ASKER: Asker = Asker { group: None, place: 1, rank: 0 };
+    const ASKER: From = (None, Asker { place: 1, rank: 0, number: 0 });
 
     #[test]
     fn ranks_go_where_the_fewest_are() {

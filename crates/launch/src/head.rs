@@ -1,10 +1,12 @@
 //! Who decides in a job: what a rank's end, a node's loss and the user's signals mean for the others.
 
-use crate::groups::{Asker, Bid, Groups, Word};
-use crate::message::{Ask, Down, Ending, Granted, Tell, Up, Wish};
-use crate::names::Names;
+use crate::groups::{Bid, From, Groups, Word};
+use crate::meetings::Meetings;
+use crate::message::{Ask, Asker, Down, Ending, Granted, Tell, Up, Wish};
+use crate::names::{Name, Names};
 use crate::order::Order;
 use crate::spawn::Spawn;
+use serde_bytes::ByteBuf;
 use std::sync::Arc;
 
 const SIGTERM: u8 = 15;
@@ -14,6 +16,9 @@ const GOES_ON: [u8; 4] = [17, 18, 19, 20];
 /// to the rules.
 const MOST_AHEAD: u64 = 8 << 20;
 
+/// Most names that are waited for.
+const MOST_AWAITED: usize = 4096;
+
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
@@ -22,14 +27,7 @@ pub enum Act {
     /// Say it to the user's command; of a group, to the job's head.
     Tell(Tell),
     /// Of a group: say it to the job's head.
-    Wish {
-        /// Where the rank runs.
-        place: u32,
-        /// The rank.
-        rank: u32,
-        /// What it wants.
-        wish: Wish,
-    },
+    Wish(Asker, Wish),
     /// Begin a group of ranks with this number and order, of which only the job's number is missing; it has a head of its own.
     Begin(u32, Box<Order>),
     /// Say it to that group's head.
@@ -59,6 +57,9 @@ pub struct Head {
     /// Bytes of each place's output that were told, and that nobody has said to have taken.
     told: Vec<u64>,
     names: Names,
+    /// Names that are waited for, and barriers of some ranks.
+    awaited: Vec<(String, From)>,
+    meetings: Meetings,
     /// All that its ranks have started; and its own tree is over.
     groups: Groups,
     tree_over: bool,
@@ -85,6 +86,8 @@ impl Head {
             stdin,
             told,
             names,
+            awaited: Vec::new(),
+            meetings: Meetings::default(),
             groups,
             tree_over,
         }
@@ -153,9 +156,10 @@ impl Head {
                 out.push(Act::Tell(Tell::StdinTaken(bytes)));
             }
             Up::Want { file, upto } => out.push(Act::Tell(Tell::Want { file, upto })),
+            Up::Wish { asker, wish: Wish::Meet { ranks, said } } => self.meet(asker, ranks, said, &mut out),
             // The job's head grants it.
-            Up::Wish { place, rank, wish } if self.order.group.is_some() => out.push(Act::Wish { place, rank, wish }),
-            Up::Wish { place, rank, wish } => self.wish(Asker { group: None, place, rank }, wish, &mut out),
+            Up::Wish { asker, wish } if self.order.group.is_some() => out.push(Act::Wish(asker, wish)),
+            Up::Wish { asker, wish } => self.wish((None, asker), wish, &mut out),
             Up::Fence(said) => out.push(Act::Down(Down::Fenced(said))),
             Up::Gone => {
                 self.tree_over = true;
@@ -194,18 +198,46 @@ impl Head {
         }
     }
 
-    fn wish(&mut self, asker: Asker, wish: Wish, out: &mut Vec<Act>) {
-        let spawn = match wish {
-            Wish::Name(name) => return out.push(grant(asker, Granted::Named(self.names.ask(name)))),
-            Wish::Spawn(spawn) => spawn,
-        };
-        match self.plan(spawn, asker) {
-            Ok((group, order)) => out.push(Act::Begin(group, Box::new(order))),
-            Err(why) => out.push(grant(asker, Granted::Spawned(Err(why)))),
+    fn wish(&mut self, asker: From, wish: Wish, out: &mut Vec<Act>) {
+        match wish {
+            Wish::Name(name) => self.name(asker, name, out),
+            Wish::Await(name) => match self.names.ask(Name::Lookup(name.clone())) {
+                Err(_) if self.awaited.len() < MOST_AWAITED => self.awaited.push((name, asker)),
+                found => out.push(grant(asker, Granted::Named(found))),
+            },
+            Wish::Spawn(spawn) => match self.plan(spawn, asker) {
+                Ok((group, order)) => out.push(Act::Begin(group, Box::new(order))),
+                Err(why) => out.push(grant(asker, Granted::Spawned(Err(why)))),
+            },
+            // Its own head has done that.
+            Wish::Meet { .. } => {}
         }
     }
 
-    fn plan(&mut self, spawn: Spawn, asker: Asker) -> Result<(u32, Order), String> {
+    fn name(&mut self, asker: From, name: Name, out: &mut Vec<Act>) {
+        let answer = self.names.ask(name.clone());
+        let published = answer.is_ok();
+        out.push(grant(asker, Granted::Named(answer)));
+        let Name::Publish { name, .. } = name else { return };
+        // In the order in which they came; for as long as there is something to be found.
+        while let Some(at) = self.awaited.iter().position(|(wanted, _)| published && *wanted == name) {
+            let Ok(found) = self.names.ask(Name::Lookup(name.clone())) else { return };
+            let (_, asker) = self.awaited.remove(at);
+            out.push(grant(asker, Granted::Named(Ok(found))));
+        }
+    }
+
+    fn meet(&mut self, asker: Asker, ranks: Vec<u32>, said: ByteBuf, out: &mut Vec<Act>) {
+        match self.meetings.come(&self.order, asker, ranks, said) {
+            Ok(None) => {}
+            Ok(Some((all, said))) => {
+                out.extend(all.into_iter().map(|asker| grant((None, asker), Granted::Met(Ok(said.clone())))));
+            }
+            Err(why) => out.push(grant((None, asker), Granted::Met(Err(why)))),
+        }
+    }
+
+    fn plan(&mut self, spawn: Spawn, asker: From) -> Result<(u32, Order), String> {
         if self.killed || self.ends_at.is_some() {
             return Err("the job is being ended".into());
         }
@@ -216,9 +248,7 @@ impl Head {
     pub fn group(&mut self, group: u32, word: Word, now: u64) -> Vec<Act> {
         let mut out = Vec::new();
         match word {
-            Word::Wish { place, rank, wish } => {
-                self.wish(Asker { group: Some(group), place, rank }, wish, &mut out);
-            }
+            Word::Wish(asker, wish) => self.wish((Some(group), asker), wish, &mut out),
             Word::Tell(tell) => {
                 // One that is over says no more.
                 if let Some(told) = self.groups.told(group, tell) {
@@ -258,6 +288,13 @@ impl Head {
                 out.extend(self.groups.place_of(place).map(taken));
             }
             tell @ Tell::Output { .. } => out.push(Act::Tell(tell)),
+            // The user's command sends nothing twice.
+            Tell::Want { .. } => {
+                let why = "what came with the job is not kept at all of its nodes any more ([jobs] cache_mb)";
+                let asker = self.groups.asker(group);
+                out.extend(asker.map(|asker| grant(asker, Granted::Spawned(Err(why.into())))));
+                bid(vec![group], &Ask::Kill, out);
+            }
             Tell::Over => {
                 let asker = self.groups.asker(group);
                 out.extend(
@@ -271,8 +308,8 @@ impl Head {
     }
 
     /// Of a group: the job's head has granted a rank's wish, or not.
-    pub fn granted(&mut self, place: u32, rank: u32, granted: Granted) -> Vec<Act> {
-        vec![Act::Down(Down::Granted { place, rank, granted })]
+    pub fn granted(&mut self, asker: Asker, granted: Granted) -> Vec<Act> {
+        vec![Act::Down(Down::Granted { asker, granted })]
     }
 
     /// Ranks of a place have written so much.
@@ -383,10 +420,10 @@ fn bid(groups: Vec<u32>, ask: &Ask, out: &mut Vec<Act>) {
 }
 
 /// To whom it is for.
-fn grant(Asker { group, place, rank }: Asker, granted: Granted) -> Act {
+fn grant((group, asker): From, granted: Granted) -> Act {
     match group {
-        None => Act::Down(Down::Granted { place, rank, granted }),
-        Some(group) => Act::Group(group, Bid::Granted { place, rank, granted }),
+        None => Act::Down(Down::Granted { asker, granted }),
+        Some(group) => Act::Group(group, Bid::Granted(asker, granted)),
     }
 }
 
@@ -459,6 +496,29 @@ mod tests {
         assert_eq!(head.up(no(2), 0), [Act::Tell(Tell::No("node n2: no".into())), Act::Down(Down::Kill)]);
         assert_eq!(head.up(no(1), 0), []);
         assert_eq!(head.up(Up::Ready, 0), []);
+    }
+
+    #[test]
+    fn names_may_be_waited_for() {
+        let mut head = Head::new(Arc::new(order(2, 1, 2, true)), true, 2000);
+        head.up(Up::Ready, 0);
+        let asker = |place: u32, number| Asker { place, rank: place, number };
+        let wish = |head: &mut Head, place, number, wish| head.up(Up::Wish { asker: asker(place, number), wish }, 1);
+        let granted = |place, number, named| {
+            let granted = Granted::Named(named);
+            Act::Down(Down::Granted { asker: asker(place, number), granted })
+        };
+        assert_eq!(wish(&mut head, 1, 1, Wish::Await("a".into())), []);
+        assert_eq!(wish(&mut head, 1, 2, Wish::Await("b".into())), []);
+        let publish = Wish::Name(Name::Publish { name: "a".into(), port: "p".into(), once: false });
+        let found = || Ok(Some("p".to_owned()));
+        assert_eq!(wish(&mut head, 0, 3, publish), [granted(0, 3, Ok(None)), granted(1, 1, found())]);
+        assert_eq!(wish(&mut head, 0, 4, Wish::Await("a".into())), [granted(0, 4, found())]);
+        // Only the first one finds what is there once.
+        assert_eq!(wish(&mut head, 0, 5, Wish::Await("b".into())), []);
+        let once = Wish::Name(Name::Publish { name: "b".into(), port: "p".into(), once: true });
+        assert_eq!(wish(&mut head, 1, 6, once.clone()), [granted(1, 6, Ok(None)), granted(1, 2, found())]);
+        assert_eq!(wish(&mut head, 1, 7, once), [granted(1, 7, Ok(None)), granted(0, 5, found())]);
     }
 
     #[test]

@@ -9,6 +9,7 @@
 mod frame;
 mod groups;
 mod head;
+mod meetings;
 mod message;
 mod names;
 mod needs;
@@ -28,7 +29,9 @@ mod trial_groups;
 pub use frame::{Broken, Frames, MOST, encode};
 pub use groups::{Bid, Word};
 pub use head::{Act, Head};
-pub use message::{Amount, Ask, Down, Ending, Granted, Identity, Modex, Said, Stream, Tell, Up, Used, Wish, Work};
+pub use message::{
+    Amount, Ask, Asker, Down, Ending, Granted, Identity, Modex, Said, Stream, Tell, Up, Used, Wish, Work,
+};
 pub use names::{Name, Named};
 pub use needs::{Wants, listed, needed, wants, wants_pmix};
 pub use order::{Environment, Gang, Group, LONGEST_JOB_NAME, Manager, Order, Share, Stdin, Task};

@@ -63,8 +63,28 @@ pub type Said = (String, serde_bytes::ByteBuf);
 pub enum Wish {
     /// Something of the job's names.
     Name(Name),
+    /// The port of this name, as soon as there is one.
+    Await(String),
     /// More ranks.
     Spawn(Spawn),
+    /// To meet these ranks of it; those of them that run here have come together, and say this.
+    Meet {
+        /// All of them.
+        ranks: Vec<u32>,
+        /// What those here say to the others.
+        said: serde_bytes::ByteBuf,
+    },
+}
+
+/// Who has a wish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asker {
+    /// Where it runs.
+    pub place: u32,
+    /// The rank.
+    pub rank: u32,
+    /// The wish's number there.
+    pub number: u64,
 }
 
 /// What has come of it.
@@ -74,6 +94,8 @@ pub enum Granted {
     Named(Named),
     /// See there.
     Spawned(Spawned),
+    /// All have come: the places, and what was said at each. The error is for people.
+    Met(Result<Vec<Said>, String>),
 }
 
 /// One rank wants to know what another one has said, which runs elsewhere (PMIx's direct modex). It takes the shortest way through the tree.
@@ -180,10 +202,8 @@ pub enum Down {
     Modex(Modex),
     /// What has come of a rank's wish.
     Granted {
-        /// Where it runs.
-        place: u32,
-        /// The rank.
-        rank: u32,
+        /// Whose.
+        asker: Asker,
         /// The answer.
         granted: Granted,
     },
@@ -247,10 +267,8 @@ pub enum Up {
     Modex(Modex),
     /// A rank wants something of the job.
     Wish {
-        /// Where it runs.
-        place: u32,
-        /// The rank.
-        rank: u32,
+        /// Who.
+        asker: Asker,
         /// What.
         wish: Wish,
     },

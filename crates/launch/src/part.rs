@@ -1,6 +1,6 @@
 //! A node's part in a job: what comes from above goes down, what comes from below goes up, added up where that can be done.
 
-use crate::message::{Down, Modex, Said, Up, Used};
+use crate::message::{Asker, Down, Modex, Said, Up, Used};
 use crate::order::{Order, Stdin};
 use std::sync::Arc;
 
@@ -165,7 +165,9 @@ impl Part {
                 self.speaks_for(child, place)?;
                 out.push(Effect::Up(up));
             }
-            Up::Output { place, rank, .. } | Up::Ended { place, rank, .. } | Up::Wish { place, rank, .. } => {
+            Up::Output { place, rank, .. }
+            | Up::Ended { place, rank, .. }
+            | Up::Wish { asker: Asker { place, rank, .. }, .. } => {
                 self.speaks_for(child, place)?;
                 self.runs(place, rank)?;
                 out.push(Effect::Up(up));
@@ -297,10 +299,12 @@ impl Part {
         }
         let to = |b: &Below| match &down {
             Down::Stdin(_) | Down::StdinEnds => b.taken.is_some(),
-            Down::Taken { place, .. } | Down::Task { place, .. } | Down::Granted { place, .. } => match b.who {
-                Child::Launcher => *place == self.place,
-                Child::Place(at) => *place == at || self.order.towards(at, *place).is_some(),
-            },
+            Down::Taken { place, .. } | Down::Task { place, .. } | Down::Granted { asker: Asker { place, .. }, .. } => {
+                match b.who {
+                    Child::Launcher => *place == self.place,
+                    Child::Place(at) => *place == at || self.order.towards(at, *place).is_some(),
+                }
+            }
             Down::Beat | Down::Piece { .. } => false,
             _ => true,
         };

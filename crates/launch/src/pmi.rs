@@ -178,7 +178,9 @@ impl Server {
     fn name(&mut self, rank: u32, command: &str, said: &BTreeMap<&str, &str>) -> Vec<Reply> {
         let word = |key: &str| said.get(key).map(|word| (*word).to_owned());
         let (result, what) = match (command, word("service"), word("port")) {
-            ("publish_name", Some(name), Some(port)) => ("publish_result", Some(Name::Publish { name, port })),
+            ("publish_name", Some(name), Some(port)) => {
+                ("publish_result", Some(Name::Publish { name, port, once: false }))
+            }
             ("publish_name", ..) => ("publish_result", None),
             ("lookup_name", name, _) => ("lookup_result", name.map(Name::Lookup)),
             (_, name, _) => ("unpublish_result", name.map(Name::Unpublish)),
@@ -199,6 +201,8 @@ impl Server {
         match granted {
             Granted::Named(answer) => vec![Reply::Line(rank, named(result, answer))],
             Granted::Spawned(answer) => spawned(rank, answer),
+            // It has no such barriers.
+            Granted::Met(_) => Vec::new(),
         }
     }
 
@@ -306,7 +310,7 @@ mod tests {
             [Reply::Line(4, text)] => text.clone(),
             other => panic!("{other:?}"),
         };
-        let publish = Name::Publish { name: "a".into(), port: "tag#0$description#n1$".into() };
+        let publish = Name::Publish { name: "a".into(), port: "tag#0$description#n1$".into(), once: false };
         let line = "cmd=publish_name service=a port=tag#0$description#n1$\n";
         assert_eq!(server.line(4, line), [Reply::Wish(4, Wish::Name(publish))]);
         assert!(text(server.line(4, line)).contains("rc=1"));

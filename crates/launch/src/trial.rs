@@ -3,7 +3,8 @@
 
 use crate::order::tests::order;
 use crate::{
-    Act, Ask, Child, Down, Effect, Ending, Event, Head, Order, Part, Program, Spawn, Stdin, Stream, Tell, Up, Wish,
+    Act, Ask, Asker, Child, Down, Effect, Ending, Event, Head, Order, Part, Program, Spawn, Stdin, Stream, Tell, Up,
+    Wish,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -50,7 +51,8 @@ impl Launcher {
             self.asked += 1;
             let program = Program { ranks, words: vec![serde_bytes::ByteBuf::from("a")], ..Program::default() };
             let wish = Wish::Spawn(Spawn { programs: vec![program], ..Spawn::default() });
-            return Some(Up::Wish { place, rank: self.ranks[0].0, wish });
+            let asker = Asker { place, rank: self.ranks[0].0, number: u64::from(self.asked) };
+            return Some(Up::Wish { asker, wish });
         }
         let living: Vec<usize> = (0..self.ranks.len()).filter(|i| !self.ranks[*i].3).collect();
         let Some(&i) = living.get(chance.below(living.len())) else {
@@ -76,8 +78,8 @@ impl Launcher {
             _ if self.dead || self.gone => return None,
             Down::Start => self.begun = true,
             Down::Fenced(_) => self.waits = false,
-            Down::Granted { place, .. } => {
-                assert!(*place == self.place && self.asked > 0, "nobody asked");
+            Down::Granted { asker, .. } => {
+                assert!(asker.place == self.place && self.asked > 0, "nobody asked");
                 self.asked -= 1;
                 self.waits_for = self.waits_for.saturating_sub(1);
             }

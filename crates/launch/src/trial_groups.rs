@@ -44,8 +44,8 @@ impl Job {
         for (group, world) in &mut self.groups {
             let queue = self.words.entry(*group).or_default();
             for act in world.other.drain(..) {
-                let Act::Wish { place, rank, wish } = act else { panic!("{act:?}") };
-                queue.push_back(Word::Wish { place, rank, wish });
+                let Act::Wish(asker, wish) = act else { panic!("{act:?}") };
+                queue.push_back(Word::Wish(asker, wish));
             }
             queue.extend(world.told.drain(..).map(Word::Tell));
         }
@@ -65,7 +65,7 @@ impl Job {
                     if let Some(bid) = self.bids.get_mut(&group).and_then(VecDeque::pop_front) {
                         let acts = match bid {
                             Bid::Ask(ask) => world.head.ask(ask),
-                            Bid::Granted { place, rank, granted } => world.head.granted(place, rank, granted),
+                            Bid::Granted(asker, granted) => world.head.granted(asker, granted),
                         };
                         world.act(acts);
                     }
@@ -80,6 +80,12 @@ impl Job {
             }
         }
         self.carry(chance);
+    }
+
+    /// Nothing is left.
+    fn is_quiet(&self) -> bool {
+        let quiet = |world: &World| world.head.is_over() && world.launchers.values().all(|l| l.gone || l.dead);
+        self.groups.values().chain([&self.root]).all(quiet)
     }
 
     /// A node dies for all that run there.
@@ -136,6 +142,9 @@ fn check(job: &mut Job, seed: u64, chance: &mut Chance) -> usize {
     assert!(job.root.told.iter().filter(|t| **t == Tell::Over).count() <= 1, "seed {seed}");
     // Those whose parents have died hear of it and end.
     for _ in 0..20_000 {
+        if job.is_quiet() {
+            break;
+        }
         job.step(chance);
     }
     for (group, world) in job.groups.iter().map(|(g, w)| (Some(g), w)).chain([(None, &job.root)]) {

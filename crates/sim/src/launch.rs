@@ -306,7 +306,7 @@ impl World {
         for act in self.head.up(up, now / MS) {
             match act {
                 Act::Down(down) => self.queue.at(now, Happens::Down(0, down)),
-                Act::Tell(_) | Act::Wish { .. } | Act::Begin(..) | Act::Group(..) => {}
+                Act::Tell(_) | Act::Wish(..) | Act::Begin(..) | Act::Group(..) => {}
             }
         }
         if self.head.is_over() {

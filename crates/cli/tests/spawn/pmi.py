@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 # Speaks PMI-1 itself, as MPICH's library does: `pmi.py HOW`. Ranks that were started have two words.
 import os, socket, sys, time
 
@@ -44,6 +45,10 @@ def first():
             program(1, me + ["all", "last"], 2, 2, [("wdir", "/"), ("unknown", "x")]),
         ]
         say(ask("\n".join(both)))
+    if how == "alone" and rank == "0":
+        # What they run is what came with the job.
+        os.unlink(os.environ["SELF"])
+        say(ask(program(4, [os.environ["SELF"], how, "x"], 1, 1)))
     if how == "deep" and rank == "0":
         say(ask(program(2, me + ["deep", "1"], 1, 1)))
     if how == "bad" and rank == "0":

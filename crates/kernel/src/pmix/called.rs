@@ -3,6 +3,7 @@
 //! Invariants: all that a call points to is copied before it returns; an answer is given once, and never after the library was shut down.
 
 use super::ffi::{ALL_RANKS, DONE, ERROR, Info, ModexDone, NOT_FOUND, NOT_SUPPORTED, OpDone, Proc, SUCCESS};
+use super::published::{Finder, Found};
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::{OnceLock, PoisonError, RwLock};
 
@@ -31,6 +32,46 @@ pub enum Event {
         /// Who waits.
         answer: Answer,
     },
+    /// The same, of ranks that connect or disconnect: they say nothing.
+    Meet {
+        /// The ranks; none: all of the job.
+        ranks: Option<Vec<u32>>,
+        /// They wait for this.
+        done: Done,
+    },
+    /// A rank wants more of them to be started, and was told that this is not done.
+    Spawn(u32),
+    /// A rank publishes something under these names.
+    Publish {
+        /// The rank.
+        rank: u32,
+        /// Names, and what it is.
+        published: Vec<(String, Found)>,
+        /// It is gone as soon as somebody has found it.
+        once: bool,
+        /// It waits for this.
+        done: Done,
+    },
+    /// A rank looks for what was published under these names.
+    Lookup {
+        /// The rank.
+        rank: u32,
+        /// The names.
+        names: Vec<String>,
+        /// It waits until they are there.
+        waits: bool,
+        /// Who waits.
+        answer: Finder,
+    },
+    /// A rank takes back what it has published.
+    Unpublish {
+        /// The rank.
+        rank: u32,
+        /// Under these names; none: all.
+        names: Option<Vec<String>>,
+        /// It waits for this.
+        done: Done,
+    },
     /// Somebody wants to know what a rank of another node has said.
     Modex {
         /// That rank.
@@ -50,7 +91,7 @@ pub static SPACE: OnceLock<String> = OnceLock::new();
 /// May the library be called? Whoever answers holds it.
 pub static RUNS: RwLock<bool> = RwLock::new(false);
 
-fn tell(event: Event) {
+pub(super) fn tell(event: Event) {
     if let Some(listener) = LISTENER.get() {
         listener(event);
     }
@@ -105,6 +146,18 @@ impl Drop for Answer {
 pub struct Done {
     function: OpDone,
     data: usize,
+    status: c_int,
+}
+
+impl Done {
+    pub(super) fn new(function: OpDone, data: *mut c_void) -> Done {
+        Done { function, data: data as usize, status: SUCCESS }
+    }
+
+    /// It could not be done.
+    pub fn fail(mut self, status: i32) {
+        self.status = status;
+    }
 }
 
 impl Drop for Done {
@@ -113,7 +166,7 @@ impl Drop for Done {
         let runs = RUNS.read().unwrap_or_else(PoisonError::into_inner);
         if *runs {
             // SAFETY: as for an `Answer`.
-            unsafe { function(SUCCESS, self.data as *mut c_void) };
+            unsafe { function(self.status, self.data as *mut c_void) };
         }
     }
 }
@@ -121,7 +174,7 @@ impl Drop for Done {
 /// # Safety
 ///
 /// A pointer that the library gave, and has not returned from.
-unsafe fn rank_of(proc: *const Proc) -> u32 {
+pub(super) unsafe fn rank_of(proc: *const Proc) -> u32 {
     // SAFETY: the caller's.
     unsafe { (*proc).rank }
 }
@@ -177,7 +230,7 @@ pub unsafe extern "C" fn abort(
 ) -> c_int {
     // SAFETY: as above.
     unsafe {
-        let done = Done { function, data: data as usize };
+        let done = Done::new(function, data);
         tell(Event::Abort { rank: rank_of(proc), status, done });
     }
     SUCCESS
@@ -227,6 +280,34 @@ pub unsafe extern "C" fn fence(
         false => unsafe { std::slice::from_raw_parts(bytes.cast(), length).to_vec() },
     };
     tell(Event::Fence { ranks, said, answer: Answer { done: function, data: data as usize } });
+    SUCCESS
+}
+
+pub unsafe extern "C" fn spawn(
+    proc: *const Proc,
+    _info: *const Info,
+    _infos: usize,
+    _programs: *const c_void,
+    _count: usize,
+    _function: *const c_void,
+    _data: *mut c_void,
+) -> c_int {
+    // SAFETY: the library's own pointer, in its call.
+    tell(Event::Spawn(unsafe { rank_of(proc) }));
+    NOT_SUPPORTED
+}
+
+pub unsafe extern "C" fn meet(
+    procs: *const Proc,
+    count: usize,
+    _info: *const Info,
+    _infos: usize,
+    function: OpDone,
+    data: *mut c_void,
+) -> c_int {
+    // SAFETY: the library's own, in its call.
+    let Some(ranks) = (unsafe { ranks_of(procs, count) }) else { return NOT_SUPPORTED };
+    tell(Event::Meet { ranks, done: Done::new(function, data) });
     SUCCESS
 }
 

@@ -14,8 +14,10 @@ pub const ALL_RANKS: u32 = u32::MAX - 1;
 
 pub const SUCCESS: c_int = 0;
 pub const ERROR: c_int = -1;
+pub const BAD_PARAM: c_int = -27;
 pub const NOT_FOUND: c_int = -46;
 pub const NOT_SUPPORTED: c_int = -47;
+pub const DUPLICATE: c_int = -53;
 /// It has been done already; nobody will be called.
 pub const DONE: c_int = -157;
 
@@ -25,6 +27,8 @@ pub const STRING: u16 = 3;
 pub const UINT16: u16 = 13;
 pub const UINT32: u16 = 14;
 pub const INFO: u16 = 24;
+pub const BYTES: u16 = 27;
+pub const PERSISTENCE: u16 = 30;
 pub const DATA_ARRAY: u16 = 39;
 pub const RANK: u16 = 40;
 pub const REGEX: u16 = 49;
@@ -45,11 +49,24 @@ pub struct DataArray {
     pub array: *mut c_void,
 }
 
+/// `pmix_byte_object_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Bytes {
+    pub at: *mut c_char,
+    pub size: usize,
+}
+
+/// What is found once is gone then: a `pmix_persistence_t`.
+pub const ONCE: u8 = 1;
+
 /// The union in `pmix_value_t`.
 #[repr(C)]
 pub union Data {
     pub flag: bool,
     pub string: *mut c_char,
+    pub bytes: Bytes,
+    pub persistence: u8,
     pub uint16: u16,
     pub uint32: u32,
     pub array: *mut DataArray,
@@ -61,6 +78,14 @@ pub union Data {
 pub struct Value {
     pub kind: u16,
     pub data: Data,
+}
+
+/// `pmix_pdata_t`.
+#[repr(C)]
+pub struct Found {
+    pub publisher: Proc,
+    pub key: [u8; MOST_KEY + 1],
+    pub value: Value,
 }
 
 /// `pmix_info_t`.
@@ -76,6 +101,8 @@ const _: () = {
     assert!(size_of::<DataArray>() == 24 && std::mem::offset_of!(DataArray, array) == 16);
     assert!(size_of::<Value>() == 32 && std::mem::offset_of!(Value, data) == 8);
     assert!(size_of::<Info>() == 552 && std::mem::offset_of!(Info, value) == 520);
+    assert!(size_of::<Found>() == 808 && std::mem::offset_of!(Found, value) == 776);
+    assert!(std::mem::offset_of!(Module, publish) == 40 && std::mem::offset_of!(Module, disconnect) == 80);
     assert!(std::mem::offset_of!(Module, fence) == 24 && std::mem::offset_of!(Module, connected2) == 216);
 };
 
@@ -91,6 +118,7 @@ pub type ModexDone = Option<
         release_data: *mut c_void,
     ),
 >;
+pub type LookupDone = Option<unsafe extern "C" fn(status: c_int, found: *mut Found, count: usize, data: *mut c_void)>;
 pub type DmodexAnswer = unsafe extern "C" fn(status: c_int, bytes: *mut c_char, length: usize, data: *mut c_void);
 
 pub type Finalized = unsafe extern "C" fn(*const Proc, *mut c_void, OpDone, *mut c_void) -> c_int;
@@ -107,6 +135,14 @@ pub type Abort = unsafe extern "C" fn(
 pub type Fence =
     unsafe extern "C" fn(*const Proc, usize, *const Info, usize, *mut c_char, usize, ModexDone, *mut c_void) -> c_int;
 pub type DirectModex = unsafe extern "C" fn(*const Proc, *const Info, usize, ModexDone, *mut c_void) -> c_int;
+pub type Publish = unsafe extern "C" fn(*const Proc, *const Info, usize, OpDone, *mut c_void) -> c_int;
+pub type Lookup =
+    unsafe extern "C" fn(*const Proc, *mut *mut c_char, *const Info, usize, LookupDone, *mut c_void) -> c_int;
+pub type Unpublish =
+    unsafe extern "C" fn(*const Proc, *mut *mut c_char, *const Info, usize, OpDone, *mut c_void) -> c_int;
+pub type Spawn =
+    unsafe extern "C" fn(*const Proc, *const Info, usize, *const c_void, usize, *const c_void, *mut c_void) -> c_int;
+pub type Meet = unsafe extern "C" fn(*const Proc, usize, *const Info, usize, OpDone, *mut c_void) -> c_int;
 pub type Connected = unsafe extern "C" fn(*const Proc, *mut c_void, *mut Info, usize, OpDone, *mut c_void) -> c_int;
 
 /// `pmix_server_module_t`. What is not offered is null; and there is room for what later headers have put behind it.
@@ -117,7 +153,13 @@ pub struct Module {
     pub abort: Option<Abort>,
     pub fence: Option<Fence>,
     pub direct_modex: Option<DirectModex>,
-    pub not_offered: [*const c_void; 22],
+    pub publish: Option<Publish>,
+    pub lookup: Option<Lookup>,
+    pub unpublish: Option<Unpublish>,
+    pub spawn: Option<Spawn>,
+    pub connect: Option<Meet>,
+    pub disconnect: Option<Meet>,
+    pub not_offered: [*const c_void; 16],
     pub connected2: Option<Connected>,
     pub room: [*const c_void; 16],
 }

@@ -1,6 +1,9 @@
 //! Lists of what the library is told: keys and values. A list owns all that its values point to.
 
-use super::ffi::{self, BOOL, DATA_ARRAY, Data, DataArray, INFO, Info, RANK, STRING, UINT16, UINT32, Value};
+use super::ffi::{
+    self, BOOL, BYTES, Bytes, DATA_ARRAY, Data, DataArray, INFO, Info, RANK, STRING, UINT16, UINT32, Value,
+};
+use super::published::Found;
 use std::ffi::CString;
 
 /// See above.
@@ -71,6 +74,46 @@ impl Infos {
 
     /// As the library wants it; for as long as the list lives and is not changed.
     pub fn raw(&mut self) -> (*mut Info, usize) {
+        (self.list.as_mut_ptr(), self.list.len())
+    }
+}
+
+/// What ranks find, of a space. Like a list it owns all that its values point to.
+pub struct Published {
+    list: Vec<ffi::Found>,
+    _texts: Vec<CString>,
+    _bytes: Vec<Vec<u8>>,
+}
+
+impl Published {
+    /// Of these. What is behind a zero byte of a text is cut off.
+    pub fn new(space: &str, found: Vec<(String, Found)>) -> Published {
+        let (mut list, mut texts, mut all) = (Vec::new(), Vec::new(), Vec::new());
+        for (name, Found { rank, text, bytes }) in found {
+            let mut key = [0; 512];
+            let length = name.len().min(key.len() - 1);
+            key[..length].copy_from_slice(&name.as_bytes()[..length]);
+            let mut data = Data { room: [0; 3] };
+            let kind = match bytes {
+                Some(mut bytes) => {
+                    data.bytes = Bytes { at: bytes.as_mut_ptr().cast(), size: bytes.len() };
+                    all.push(bytes);
+                    BYTES
+                }
+                None => {
+                    let text = CString::new(text.split('\0').next().unwrap_or_default()).unwrap_or_default();
+                    data.string = text.as_ptr().cast_mut();
+                    texts.push(text);
+                    STRING
+                }
+            };
+            list.push(ffi::Found { publisher: proc(space, rank), key, value: Value { kind, data } });
+        }
+        Published { list, _texts: texts, _bytes: all }
+    }
+
+    /// As the library wants it; for as long as this lives.
+    pub fn raw(&mut self) -> (*mut ffi::Found, usize) {
         (self.list.as_mut_ptr(), self.list.len())
     }
 }

@@ -6,11 +6,13 @@
 mod called;
 mod ffi;
 mod info;
+mod published;
 
 pub use called::{Answer, Asked, Done, Event, Listener};
 use called::{LISTENER, RUNS, SPACE};
 use ffi::{Library, Module};
 use info::{Infos, proc};
+pub use published::{Finder, Found};
 use std::ffi::{CStr, CString, OsStr, OsString, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -18,6 +20,10 @@ use std::sync::PoisonError;
 
 /// A rank is not known, or nothing of it: what an [`Answer`] fails with.
 pub const NOT_FOUND: i32 = ffi::NOT_FOUND;
+/// Something else.
+pub const ERROR: i32 = ffi::ERROR;
+/// There is one of that name already.
+pub const DUPLICATE: i32 = ffi::DUPLICATE;
 /// That can't be done here.
 pub const NOT_SUPPORTED: i32 = ffi::NOT_SUPPORTED;
 
@@ -82,6 +88,12 @@ impl Server {
         module.abort = Some(called::abort);
         module.fence = Some(called::fence);
         module.direct_modex = Some(called::direct_modex);
+        module.publish = Some(published::publish);
+        module.lookup = Some(published::lookup);
+        module.unpublish = Some(published::unpublish);
+        module.spawn = Some(called::spawn);
+        module.connect = Some(called::meet);
+        module.disconnect = Some(called::meet);
         module.connected2 = Some(called::connected);
         // Some versions keep the pointer.
         let module = Box::leak(Box::new(module));

@@ -106,7 +106,7 @@ async fn run(
             }
             bid = bids.recv(), if has_job => match bid {
                 Some(Bid::Ask(ask)) => head.ask(ask),
-                Some(Bid::Granted { place, rank, granted }) => head.granted(place, rank, granted),
+                Some(Bid::Granted(asker, granted)) => head.granted(asker, granted),
                 None => {
                     has_job = false;
                     head.user_gone()
@@ -119,7 +119,7 @@ async fn run(
                 Act::Down(down) => _ = downs.send(down).await,
                 Act::Tell(Tell::Over) => {}
                 Act::Tell(said) => word(Word::Tell(said)),
-                Act::Wish { place, rank, wish } => word(Word::Wish { place, rank, wish }),
+                Act::Wish(asker, wish) => word(Word::Wish(asker, wish)),
                 // Only a job has groups.
                 Act::Begin(..) | Act::Group(..) => {}
             }

@@ -425,7 +425,7 @@ async fn run(node: &Arc<Node>, order: Arc<Order>, request: &Request, user: &mut 
                 Act::Begin(group, order) => groups.begin(group, *order),
                 Act::Group(group, bid) => groups.bid(group, bid),
                 // It is no group.
-                Act::Wish { .. } => {}
+                Act::Wish(..) => {}
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{Teller, Told};
 use pando_launch::pmi::{MOST_LINE, Reply, Server};
-use pando_launch::{Granted, Order, Said, Stream, Up};
+use pando_launch::{Asker, Granted, Order, Said, Stream, Up};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -77,7 +77,11 @@ impl Manager {
                         self.lines.remove(&rank);
                     }
                 }
-                Reply::Wish(rank, wish) => ups.push(Up::Wish { place: self.place, rank, wish }),
+                Reply::Wish(rank, wish) => {
+                    // It waits for the answer: one has one wish at a time.
+                    let asker = Asker { place: self.place, rank, number: 0 };
+                    ups.push(Up::Wish { asker, wish });
+                }
                 Reply::Say(rank, why) => {
                     let (stream, bytes) = (Stream::Err, format!("pando: {why}\n").into_bytes());
                     ups.push(Up::Output { place: self.place, rank, stream, bytes });

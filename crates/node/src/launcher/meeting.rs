@@ -5,7 +5,7 @@ use super::manager::Manager;
 use super::pmix::Pmix;
 use super::ready::Ready;
 use pando_kernel::pmix::Event;
-use pando_launch::{Granted, Manager as Wanted, Modex, Order, Said, Up};
+use pando_launch::{Asker, Granted, Manager as Wanted, Modex, Order, Said, Up};
 use std::ffi::OsString;
 use std::sync::Arc;
 use tokio::net::UnixStream;
@@ -74,8 +74,12 @@ impl Meeting {
     }
 
     /// What has come of a rank's wish. What the job is to hear of it.
-    pub fn granted(&mut self, rank: u32, granted: Granted) -> Vec<Up> {
-        if let Meeting::Pmi1(manager) = self { manager.granted(rank, granted) } else { Vec::new() }
+    pub fn granted(&mut self, asker: Asker, granted: Granted) -> Vec<Up> {
+        match self {
+            Meeting::None => Vec::new(),
+            Meeting::Pmi1(manager) => manager.granted(asker.rank, granted),
+            Meeting::Pmix(pmix) => pmix.granted(asker.number, granted),
+        }
     }
 
     /// Another node asks, or answers.

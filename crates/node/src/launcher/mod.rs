@@ -13,6 +13,7 @@ mod scratch;
 mod start;
 mod starter;
 mod streams;
+mod wishes;
 
 use crate::jobs::link::next;
 use meeting::Meeting;
@@ -322,8 +323,8 @@ impl State {
                 ups.into_iter().for_each(|up| self.say(up));
             }
             Down::Modex(modex) => self.meeting.modex(modex, &self.tell),
-            Down::Granted { place, rank, granted } if place == self.place => {
-                let ups = self.meeting.granted(rank, granted);
+            Down::Granted { asker, granted } if asker.place == self.place => {
+                let ups = self.meeting.granted(asker, granted);
                 ups.into_iter().for_each(|up| self.say(up));
             }
             Down::Task { place, task, words } if place == self.place && self.order.pool => {

@@ -2,10 +2,11 @@
 
 use super::ready::Ready;
 use super::scratch::{self, Scratch};
+use super::wishes::{Waiter, Wishes};
 use super::{Teller, Told};
 use crate::sys::{effective_gid, effective_uid};
-use pando_kernel::pmix::{Answer, Event, Host, Job, NOT_FOUND, NOT_SUPPORTED, Server};
-use pando_launch::{Modex, Order, Said, Share, Up};
+use pando_kernel::pmix::{Answer, Event, Host, Job, NOT_FOUND, Server};
+use pando_launch::{Granted, Modex, Order, Said, Share, Stream, Up};
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;
@@ -14,6 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Most bytes of what one rank has said that are sent to one that asks.
 const MOST_SAID: usize = 4 << 20;
+/// For a rank that would start others.
+const NO_MORE: &str = "pando: MPI_Comm_spawn: ranks of Open MPI's programs begin with their job, and no more are started: ask for all with -n\n";
 /// Where Open MPI (4 and 5) puts the memory that ranks of a node share: where it goes with the job, however that ends.
 const BACKING: [&str; 3] =
     ["OMPI_MCA_btl_vader_backing_directory", "OMPI_MCA_btl_sm_backing_directory", "OMPI_MCA_osc_sm_backing_directory"];
@@ -24,8 +27,9 @@ type Inside = Arc<Mutex<BTreeSet<u32>>>;
 /// See above. What waits goes first, then the server, then its files.
 pub struct Pmix {
     /// Barriers of all ranks, in the order in which they were come to: what is said, until it has been sent, and who waits.
-    barriers: VecDeque<(Option<Vec<u8>>, Answer)>,
+    barriers: VecDeque<(Option<Vec<u8>>, Waiter)>,
     asked: BTreeMap<u64, Answer>,
+    wishes: Wishes,
     server: Server,
     scratch: Scratch,
     next: u64,
@@ -67,6 +71,7 @@ impl Pmix {
         Ok(Pmix {
             barriers: VecDeque::new(),
             asked: BTreeMap::new(),
+            wishes: Wishes::new(place),
             server,
             next: 0,
             inside,
@@ -106,7 +111,16 @@ impl Pmix {
                 drop(done);
                 vec![Up::Abort { rank, status: status as u8 }]
             }
-            Event::Fence { ranks, said, answer } => self.fence(ranks, said, answer),
+            Event::Fence { ranks, said, answer } => self.fence(ranks, said, Waiter::Bytes(answer)),
+            Event::Meet { ranks, done } => self.fence(ranks, Vec::new(), Waiter::Done(done)),
+            Event::Spawn(rank) => {
+                // MPI has only "an error" for it.
+                let (place, stream, bytes) = (self.place, Stream::Err, NO_MORE.as_bytes().to_vec());
+                vec![Up::Output { place, rank, stream, bytes }]
+            }
+            Event::Publish { rank, published, once, done } => self.wishes.publish(rank, published, once, done),
+            Event::Lookup { rank, names, waits, answer } => self.wishes.lookup(rank, names, waits, answer),
+            Event::Unpublish { rank, names, done } => self.wishes.unpublish(rank, names, done),
             Event::Modex { rank, .. } if rank >= self.size => Vec::new(),
             Event::Modex { rank, answer } => {
                 self.next += 1;
@@ -116,21 +130,31 @@ impl Pmix {
         }
     }
 
-    fn fence(&mut self, ranks: Option<Vec<u32>>, said: Vec<u8>, answer: Answer) -> Vec<Up> {
+    /// Some come to their head; all of the job to the tree.
+    fn fence(&mut self, ranks: Option<Vec<u32>>, said: Vec<u8>, waiter: Waiter) -> Vec<Up> {
         let ranks: Option<BTreeSet<u32>> = ranks.map(|ranks| ranks.into_iter().collect());
-        match ranks {
-            Some(some) if some.len() < self.size as usize => {
-                match some.iter().all(|rank| self.ranks.contains(rank)) {
-                    true => answer.give(said),
-                    false => answer.fail(NOT_SUPPORTED),
-                }
+        let some = ranks.filter(|some| some.len() < self.size as usize);
+        let Some(some) = some else {
+            self.barriers.push_back((Some(said), waiter));
+            return if self.barriers.len() == 1 { self.come() } else { Vec::new() };
+        };
+        if some.iter().all(|rank| self.ranks.contains(rank)) {
+            waiter.end(Ok(said));
+            return Vec::new();
+        }
+        match some.iter().find(|rank| self.ranks.contains(rank)).copied() {
+            Some(rank) => self.wishes.meet(rank, some.into_iter().collect(), said, waiter),
+            None => {
+                waiter.end(Err(NOT_FOUND));
                 Vec::new()
             }
-            _ => {
-                self.barriers.push_back((Some(said), answer));
-                if self.barriers.len() == 1 { self.come() } else { Vec::new() }
-            }
         }
+    }
+
+    /// What has come of a rank's wish. What the job is to hear of it.
+    pub fn granted(&mut self, number: u64, granted: Granted) -> Vec<Up> {
+        self.wishes.granted(number, granted);
+        Vec::new()
     }
 
     /// The tree brings one barrier after the other.
@@ -143,8 +167,8 @@ impl Pmix {
     /// All ranks of the job have come to the barrier. What is to be said now.
     pub fn fenced(&mut self, mut said: Vec<Said>) -> Vec<Up> {
         said.sort_by_key(|(place, _)| place.parse::<u32>().unwrap_or(u32::MAX));
-        if let Some((_, answer)) = self.barriers.pop_front() {
-            answer.give(said.into_iter().flat_map(|(_, bytes)| bytes.into_vec()).collect());
+        if let Some((_, waiter)) = self.barriers.pop_front() {
+            waiter.end(Ok(said.into_iter().flat_map(|(_, bytes)| bytes.into_vec()).collect()));
         }
         self.come()
     }

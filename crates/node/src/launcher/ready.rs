@@ -84,9 +84,11 @@ impl Ready {
             Some(program) => came_along(program),
             None => (as_user(who, || find(programs.first(), task, &directory))?, None),
         };
+        // It comes only where all run the same.
+        let came = program.is_some();
         let other = |program: &Program| {
             let directory = self::directory(Some(program), task, who)?;
-            Ok((as_user(who, || find(Some(program), task, &directory))?, directory))
+            Ok((if came { file.clone() } else { as_user(who, || find(Some(program), task, &directory))? }, directory))
         };
         let others = programs.iter().skip(1).map(other).collect::<Result<Vec<_>, String>>()?;
         if let Some(need) = order.needs.iter().find(|need| !as_user(who, || is_here(need))) {
