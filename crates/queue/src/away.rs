@@ -114,7 +114,7 @@ impl Run {
             }
             (Some(Away { node, phase: Phase::There, .. }), false) => {
                 format!(
-                    "its processes compute at {node}, where they have given way to; they come home when there is room"
+                    "its processes compute at {node}: others have its CPUs at {home}; they come home when there is room"
                 )
             }
             (Some(Away { node, phase: Phase::There, .. }), true) => {

@@ -54,7 +54,7 @@ pub struct Jobs {
     /// Nodes are lost, each every 60 days or so, for an hour.
     #[arg(long)]
     failures: bool,
-    /// One job in ten is of a higher level; the others give way, by moving where they can.
+    /// One job in ten is of a higher level and wants whole nodes; the others give way, by moving where they can.
     #[arg(long)]
     preempt: bool,
     /// Only the time of one scheduling pass with 10,000 queued jobs on 4,096 nodes, several times.
@@ -200,9 +200,14 @@ impl World<'_> {
         match event {
             Happens::Comes(i) => {
                 self.went.jobs += 1;
-                let high = self.preempt && i.is_multiple_of(HIGH);
-                let quality = high.then(|| "high".to_owned());
-                self.does(Input::Submit(Box::new(Spec { quality, ..spec(&self.work[i]) })))?;
+                let mut spec = spec(&self.work[i]);
+                if self.preempt && i.is_multiple_of(HIGH) {
+                    // Whole nodes, which are seldom free when CPUs are.
+                    spec.quality = Some("high".to_owned());
+                    let nodes_min = self.work[i].cpus.div_ceil(CPUS);
+                    spec.request = Request { nodes_min, exclusive: true, ..Request::default() };
+                }
+                self.does(Input::Submit(Box::new(spec)))?;
                 if let Some(next) = self.work.get(i + 1) {
                     self.events.at(next.at * SECOND, Happens::Comes(i + 1));
                 }

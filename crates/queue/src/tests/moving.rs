@@ -88,7 +88,7 @@ fn who_is_away_is_lost_with_the_node_where_it_computes() {
     assert_eq!(story.tick(), "move 1 to n1");
     story.does(Input::NodeLost("n1".into()));
     assert_eq!(story.state("1"), State::Running, "it may be at home, and that will say so");
-    story.placed(1, "n1", Err("n1 is down".into()));
+    story.placed(1, "n1", Err("n1 is down"));
     assert_eq!(story.tick(), "suspend 1, 2 on n0x1");
     story.end("2", How::Exit(0));
     assert_eq!(story.tick(), "resume 1");
