@@ -22,10 +22,10 @@ mod trial;
 
 pub use frame::{Broken, Frames, MOST, encode};
 pub use head::{Act, Head};
-pub use message::{Amount, Ask, Down, Ending, Identity, Modex, Said, Stream, Tell, Up, Used, Work};
+pub use message::{Amount, Ask, Down, Ending, Identity, MOST_RAN, Modex, Ran, Said, Stream, Tell, Up, Used, Work};
 pub use names::{Name, Named};
 pub use needs::{Wants, listed, needed, wants, wants_pmix};
-pub use order::{Environment, Gang, LONGEST_JOB_NAME, Manager, Order, Share, Stdin, Task};
+pub use order::{Environment, Gang, LONGEST_JOB_NAME, Manager, Order, STEP, Share, Stdin, Task};
 pub use own::own;
 pub use parcel::{Kind, Need, Parcel, Spread, Sum, base, check as check_files, piece_size, sum};
 pub use part::{Child, Effect, Event, Part};

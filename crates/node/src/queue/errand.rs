@@ -6,6 +6,7 @@ use super::{batch, logs, terms, variables};
 use crate::daemon::Node;
 use crate::jobs::link::next;
 use crate::jobs::spare::{Spares, WAITS};
+use crate::jobs::steps;
 use crate::link::broken;
 use crate::peers;
 use pando_launch::{Frames, encode};
@@ -137,6 +138,19 @@ pub enum Errand {
         /// The step.
         step: Box<Step>,
     },
+    /// End this step of a user's job, whose head is there; or have this signal go to its ranks.
+    EndStep {
+        /// The job's run.
+        key: Key,
+        /// Whose.
+        user: String,
+        /// The step.
+        number: u32,
+        /// The signal.
+        signal: Option<i32>,
+    },
+    /// What have these used until now? The answer: each that is known with its usage, as JSON.
+    Uses(Vec<Key>),
 }
 
 /// The answer: what was asked for, or why not.
@@ -280,6 +294,14 @@ async fn serve_for(node: &Arc<Node>, peer: &str, queue: &str, errand: Errand) ->
         Errand::Runs => serde_json::to_vec(&batch::all(node, queue)).map_err(|e| e.to_string()),
         Errand::Has => serde_json::to_vec(&has::asked(node, peer)).map_err(|e| e.to_string()),
         Errand::Tells(now) => has::heard(node, peer, now).map(|()| Vec::new()),
+        Errand::EndStep { key, user, number, signal } => {
+            of_its_own(&key)?;
+            steps::end(node, key.id, number, &user, signal).await.map(|()| Vec::new())
+        }
+        Errand::Uses(keys) => {
+            keys.iter().try_for_each(of_its_own)?;
+            serde_json::to_vec(&batch::uses(node, keys).await).map_err(|e| e.to_string())
+        }
         Errand::Began(key) => office::began(node, &key, peer).await.map(|()| Vec::new()),
         Errand::Step { user, id, run, step } => office::step(node, user, id, run, step).await.map(|()| Vec::new()),
         Errand::Ended(key, how, usage) => office::ended(node, &key, how, usage, peer).await.map(|()| Vec::new()),

@@ -7,7 +7,7 @@ use super::journal::{Journal, Search};
 use super::sqlite::Sqlite;
 use super::terms::{SHARED, Terms};
 use super::tied::{self, Ties};
-use super::{campaign, deliver, keeper, logs, named, seen, shown, tell, usage};
+use super::{campaign, deliver, has, keeper, logs, named, seen, shown, sofar, tell, usage};
 use crate::audit::Entry;
 use crate::config::Queue;
 use crate::daemon::Node;
@@ -206,6 +206,7 @@ impl Asker {
             Ask::Submit(spec) => json(&asker.submit(*spec, peer).await?),
             Ask::List => json(&asker.list().await?),
             Ask::Cancel { ids, user, signal, whom } => json(&asker.cancel(ids, user, signal, whom).await?),
+            Ask::CancelSteps { steps, signal } => json(&asker.cancel_steps(steps, signal).await?),
             Ask::Hold(ids) => {
                 let operator = asker.operator;
                 json(&asker.each(ids, "hold", |id| Input::Hold { id, operator }).await?)
@@ -219,7 +220,9 @@ impl Asker {
             Ask::Park { ids, still } => json(&asker.park(ids, still).await?),
             Ask::Cluster => {
                 let keeper = node.name();
-                json(&asker.desk.look(move |queue, _| shown::cluster(queue, keeper)).await?)
+                let mut all = asker.desk.look(move |queue, _| shown::cluster(queue, keeper)).await?;
+                all.drains = has::drains(node);
+                json(&all)
             }
             Ask::Show(id) => json(&asker.show(id).await?),
             Ask::History { user, job, since, most } => {
@@ -248,6 +251,7 @@ impl Asker {
                 json(&asker.desk.look(move |queue, _| level(queue)).await?.map_err(|why: String| why)?)
             }
             Ask::Nodes => json(&asker.desk.look(|queue, _| queue.nodes().cloned().collect::<Vec<_>>()).await?),
+            Ask::Used(ids) => json(&sofar::used(node, &asker.desk, ids).await?),
             Ask::Reservations => {
                 json(&asker.desk.look(|queue, _| queue.reservations().cloned().collect::<Vec<_>>()).await?)
             }
@@ -406,6 +410,33 @@ impl Asker {
             done.refused.extend(answer.err());
         }
         Ok(done)
+    }
+
+    async fn cancel_steps(&self, steps: Vec<(Id, u32)>, signal: Option<i32>) -> Result<Done, String> {
+        let mut done = Done::default();
+        for (id, number) in steps {
+            let answer = match self.may(id).await {
+                Ok(()) => self.cancel_step(id, number, signal).await,
+                Err(why) => Err(why),
+            };
+            self.audit("cancel", format!("step {id}.{number}"), &answer);
+            done.refused.extend(answer.err());
+        }
+        Ok(done)
+    }
+
+    async fn cancel_step(&self, id: Id, number: u32, signal: Option<i32>) -> Result<(), String> {
+        let keeper = deliver::keeper(&self.node, &self.desk);
+        let look = self.desk.look(move |queue, _| {
+            let job = queue.job(id.job)?;
+            let run = job.running.get(&id.task.unwrap_or(0))?;
+            let step = run.steps.all.iter().rev().find(|step| step.number == number && step.end.is_none())?;
+            let key = Key { keeper, id, run: run.run };
+            Some((step.head.clone(), Errand::EndStep { key, user: job.spec.user.clone(), number, signal }))
+        });
+        let found = look.await?;
+        let (head, errand) = found.ok_or_else(|| format!("there is no step {id}.{number}, or it is over"))?;
+        deliver::order(&self.node, &self.desk, &head, &errand).await.map(drop).map_err(|failure| failure.why)
     }
 
     async fn signal_one(&self, id: Id, number: i32, whom: Whom) -> Result<(), String> {

@@ -22,10 +22,12 @@ pub async fn keep(node: Arc<Node>, desk: Desk) {
     let there: BTreeSet<String> = there.await.unwrap_or_default();
     let mut heard: BTreeMap<String, (Instant, Option<Seen>)> =
         there.into_iter().map(|name| (name, (Instant::now(), None))).collect();
-    let mut up = BTreeMap::new();
+    // Since when they are there, and when they were last heard.
+    let (mut up, mut last) = (BTreeMap::new(), BTreeMap::new());
+    let mut absent = None;
     while !desk.is_closed() {
         for found in node.cluster.nodes().into_iter().filter(|n| n.state == Liveness::Up && (n.here || n.cpus > 0.0)) {
-            let now = about(&found, has::of(&node, &found.name), node.config.queue.turns);
+            let now = about(&node, &found);
             let before = heard.insert(now.name.clone(), (Instant::now(), Some(now.clone())));
             if before.and_then(|(_, seen)| seen).as_ref() != Some(&now) {
                 desk.say(Input::NodeSeen(now));
@@ -33,6 +35,10 @@ pub async fn keep(node: Arc<Node>, desk: Desk) {
         }
         // What ran at one that was away may be no more, or what was over may run.
         for found in node.cluster.nodes() {
+            if found.state == Liveness::Up {
+                let ago = Duration::from_millis(found.heard_ms.unwrap_or(0));
+                last.insert(found.name.clone(), Instant::now().checked_sub(ago).unwrap_or_else(Instant::now));
+            }
             match found.state == Liveness::Up {
                 true if !up.contains_key(&found.name) => {
                     up.insert(found.name.clone(), Instant::now());
@@ -43,10 +49,17 @@ pub async fn keep(node: Arc<Node>, desk: Desk) {
                     let asked = up.get_mut(&found.name).filter(|when| when.elapsed() > ASKS_EACH);
                     if let Some(asked) = asked {
                         *asked = Instant::now();
+                        // What is lost later was not lost when it was away before.
+                        desk.say(Input::NodeHeard(found.name.clone(), 0));
                         has::ask(&node, found.name);
                     }
                 }
-                false => _ = up.remove(&found.name),
+                false => {
+                    up.remove(&found.name);
+                    let last = last.remove(&found.name);
+                    let silent = last.map(|last: Instant| last.elapsed().as_millis() as u64);
+                    silent.into_iter().for_each(|ms| desk.say(Input::NodeHeard(found.name.clone(), ms)));
+                }
             }
         }
         // Who hears nobody of many is cut off himself, most likely: what runs there goes on.
@@ -62,15 +75,24 @@ pub async fn keep(node: Arc<Node>, desk: Desk) {
             heard.remove(&name);
             desk.say(Input::NodeLost(name));
         }
+        let away =
+            node.cluster.nodes().into_iter().filter(|n| heard.get(&n.name).is_none_or(|(_, seen)| seen.is_none()));
+        let away: Vec<Seen> = away.map(|n| about(&node, &n)).collect();
+        if absent.as_ref() != Some(&away) {
+            desk.say(Input::Absent(away.clone()));
+            absent = Some(away);
+        }
         tokio::time::sleep(EACH).await;
     }
 }
 
-fn about(node: &views::Node, has: has::Has, turns: u32) -> Seen {
+fn about(me: &Node, node: &views::Node) -> Seen {
+    let (has, turns) = (has::of(me, &node.name), me.config.queue.turns);
     Seen {
         name: node.name.clone(),
-        // A part of a CPU is one for jobs: a node without any would take none.
-        cpus: (node.cpus.floor() as u32).max(1).saturating_mul(turns.max(1)),
+        // A part of a CPU is one for jobs: a node without any would take none. One that was never heard has nobody knows how many.
+        cpus: if node.cpus > 0.0 { (node.cpus.floor() as u32).max(1).saturating_mul(turns.max(1)) } else { 0 },
+        vague: !has::is_known(me, &node.name),
         memory: node.memory >> 20,
         // Who is full of guests, or whose owner works there, takes no batch jobs either.
         drained: !matches!(node.standing.as_str(), "open" | "full" | ""),
