@@ -128,7 +128,7 @@ fn whose_directory_or_file_is_not_there_fails_at_once_and_says_so() {
         let past = place.past(n1, &id).unwrap();
         assert_eq!((past.outcome.state, past.outcome.run.run), (State::Failed, 0), "it was not tried again");
         let row = place.call(n1, &["sacct", "-nP", "-j", &id, "-o", "state,exitcode,reason"]);
-        assert!(row.starts_with("FAILED|1:0|node n1: ") && row.trim_end().ends_with(why), "{row}");
+        assert!(row.starts_with("FAILED|1:0|node n1: ") && row.contains(why), "{row}");
         assert!(place.call(n1, &["pando", "info", &id]).contains(why));
         let shown = place.call(n1, &["scontrol", "show", "job", &id]);
         assert!(shown.contains("JobState=FAILED") && shown.contains("ExitCode=1:0") && shown.contains(why), "{shown}");
@@ -226,7 +226,7 @@ fn jobs_that_wait_are_changed_and_steps_are_ended() {
 
 /// A step of three ranks, of which one uses more than the others and ends badly.
 fn every_rank_is_accounted_for(place: &Place, node: &Daemon, before: &str) {
-    let script = "srun -n 3 -O -K0 --multi-prog uneven";
+    let script = "srun -n 3 -O --kill-on-bad-exit=0 --multi-prog uneven";
     let busy = "import time\nx=bytearray(50<<20)\nwhile time.process_time()<0.3: pass\nexit(3)";
     fs::write(place.dir.join("busy.py"), busy).unwrap();
     fs::write(place.dir.join("uneven"), "0,2 true\n1 python3 busy.py\n").unwrap();
