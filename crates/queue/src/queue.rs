@@ -21,8 +21,8 @@ pub struct Queue {
     pub(crate) nodes: BTreeMap<String, Node>,
     /// Members of the cluster that are away, with what they have; none: nobody has said who there is.
     pub(crate) absent: Option<BTreeMap<String, Node>>,
-    /// When nodes were last heard before they were away.
-    pub(crate) heard: BTreeMap<String, u64>,
+    /// When nodes were last heard before they were away, and when that was said.
+    pub(crate) heard: BTreeMap<String, (u64, u64)>,
     /// What was found of requests: none of them is impossible, or why it is.
     pub(crate) judged: HashMap<Request, Option<Why>>,
     pub(crate) now: u64,
@@ -175,7 +175,7 @@ impl Queue {
             Input::Update(job, update) => self.known(Id::of(job), |queue| queue.update(job, update)),
             Input::NodeSeen(node) => self.node_seen(node),
             Input::NodeLost(name) => self.node_lost(&name),
-            Input::NodeHeard(name, ms) => _ = self.heard.insert(name, self.now.saturating_sub(ms)),
+            Input::NodeHeard(name, ms) => _ = self.heard.insert(name, (self.now.saturating_sub(ms), self.now)),
             Input::Absent(nodes) => self.absent(nodes),
             Input::Began(id, run) => self.began(id, run),
             Input::Ended(id, run, how, usage) => self.ended(id, run, how, usage),
@@ -448,8 +448,9 @@ impl Queue {
             _ => return self.now,
         };
         let is_lost = !matches!(how, How::Exit(_) | How::Signal(_) | How::OutOfMemory);
-        let heard = self.heard.get(lost).copied().filter(|at| is_lost && *at > run.started);
-        heard.unwrap_or(self.now).min(self.now)
+        // What was said before it began is of another time. It may have begun just after its node was last heard.
+        let heard = self.heard.get(lost).filter(|(_, said)| is_lost && *said > run.started);
+        heard.map_or(self.now, |(at, _)| (*at).max(run.started)).min(self.now)
     }
 
     fn reserve(&mut self, reservation: Reservation) {

@@ -514,16 +514,25 @@ fn what_was_lost_with_its_node_ended_when_that_was_last_heard() {
     story.now += 60_000;
     story.does(Input::NodeHeard("n0".into(), 50_000));
     assert_eq!(ended(&story.end("1", How::NodeLost("n0".into()))), begun + 10_000);
+    // It had begun after its node was last heard.
+    job(&mut story);
+    story.tick();
+    let begun = story.now;
+    story.now += 3_000;
+    story.does(Input::NodeHeard("n0".into(), 60_000));
+    story.now += 3_000;
+    assert_eq!(ended(&story.end("2", How::NodeLost("n0".into()))), begun);
+    story.now += 1;
     // What it was away for before does not matter to one that began later, and one that came to its end did so now.
     job(&mut story);
     story.tick();
     story.now += 5_000;
-    assert_eq!(ended(&story.end("2", How::NodeLost("n0".into()))), story.now);
+    assert_eq!(ended(&story.end("3", How::NodeLost("n0".into()))), story.now);
     job(&mut story);
     story.tick();
     story.now += 5_000;
     story.does(Input::NodeHeard("n0".into(), 1_000));
-    assert_eq!(ended(&story.end("3", How::Exit(0))), story.now);
+    assert_eq!(ended(&story.end("4", How::Exit(0))), story.now);
 }
 
 #[test]

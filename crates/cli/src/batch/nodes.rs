@@ -54,7 +54,9 @@ pub fn cluster(client: &Client) -> Result<Cluster, String> {
         let node = pando_queue::Node { name: node.name, cpus, memory, ..pando_queue::Node::default() };
         all.nodes.push(NodeUse { node, used: (0, 0), jobs: 0, state: "down".into(), drain: None });
     }
-    all.nodes.iter_mut().for_each(|n| n.drain = all.drains.remove(&n.node.name));
+    // One that is open again may not have said so yet.
+    let shut = all.nodes.iter_mut().filter(|n| ["down", "drained", "draining"].contains(&n.state.as_str()));
+    shut.for_each(|n| n.drain = all.drains.remove(&n.node.name));
     all.nodes.sort_by(|a, b| a.node.name.cmp(&b.node.name));
     Ok(all)
 }

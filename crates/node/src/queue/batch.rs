@@ -243,9 +243,18 @@ pub(super) async fn recover(node: Arc<Node>) {
             is_here
         };
         if !is_here {
-            tokio::spawn(lost(node.clone(), key, went_away(&node)));
+            tokio::spawn(lost_before(node.clone(), key));
         }
     }
+}
+
+/// One that an earlier daemon has begun: it was over before this one began.
+async fn lost_before(node: Arc<Node>, key: Key) {
+    let ms = ward(&node).begun.elapsed().as_millis() as u64;
+    // Without it accounts have it for some seconds longer.
+    let _ = keeper::tell(&node, &key, &Errand::Back(ms)).await;
+    let how = went_away(&node);
+    lost(node, key, how).await;
 }
 
 /// What says that a run has, or has had, a helper here.

@@ -149,6 +149,8 @@ pub enum Errand {
         /// The signal.
         signal: Option<i32>,
     },
+    /// The sender's daemon has begun so long ago, milliseconds, and jobs of an earlier one were lost there.
+    Back(u64),
     /// What have these used until now? The answer: each that is known with its usage, as JSON.
     Uses(Vec<Key>),
 }
@@ -298,6 +300,7 @@ async fn serve_for(node: &Arc<Node>, peer: &str, queue: &str, errand: Errand) ->
             of_its_own(&key)?;
             steps::end(node, key.id, number, &user, signal).await.map(|()| Vec::new())
         }
+        Errand::Back(ms) => office::back(node, peer, ms).await.map(|()| Vec::new()),
         Errand::Uses(keys) => {
             keys.iter().try_for_each(of_its_own)?;
             serde_json::to_vec(&batch::uses(node, keys).await).map_err(|e| e.to_string())

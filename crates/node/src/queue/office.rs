@@ -21,6 +21,7 @@ use axum::extract::connect_info::ConnectInfo;
 use axum::response::{IntoResponse, Response};
 use pando_queue::{Effect, How, Id, Input, Spec, State as Standing, Step, Update, Usage};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -47,6 +48,8 @@ pub struct Office {
     pub(super) spares: Spares,
     pub(super) ties: Ties,
     pub(super) known: super::has::Known,
+    /// Nodes that are there, and since when this one has seen that.
+    pub(super) there: Mutex<BTreeMap<String, Instant>>,
     /// There is something to be told to users.
     pub(super) told: Notify,
     /// The daemon ends, and so another node is to keep the queue; and it does not keep it any more.
@@ -552,6 +555,17 @@ pub async fn ended(node: &Arc<Node>, key: &Key, how: How, usage: Usage, peer: &s
     let desk = desk(node)?;
     let effects = desk.take_of(peer, Input::Ended(key.id, key.run, how, usage)).await?;
     refused(&effects)
+}
+
+/// A node's daemon has begun so long ago, milliseconds, and finds that jobs of an earlier one are lost: if nobody has seen that it was away, they were then.
+pub async fn back(node: &Arc<Node>, peer: &str, ms: u64) -> Result<(), String> {
+    let began = Instant::now().checked_sub(Duration::from_millis(ms));
+    let since = node.queue.there.lock().unwrap_or_else(PoisonError::into_inner).get(peer).copied();
+    let is_unseen = peer == node.name() || since.zip(began).is_some_and(|(since, began)| since < began);
+    match is_unseen {
+        true => desk(node)?.take(Input::NodeHeard(peer.to_owned(), ms)).await.map(drop),
+        false => Ok(()),
+    }
 }
 
 /// The head of a user's step says that it has begun, or is over. When this returns it is stored.

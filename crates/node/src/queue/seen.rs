@@ -6,7 +6,7 @@ use crate::daemon::Node;
 use crate::views::{self, Liveness};
 use pando_queue::{Input, Node as Seen};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Between two looks.
@@ -22,9 +22,7 @@ pub async fn keep(node: Arc<Node>, desk: Desk) {
     let there: BTreeSet<String> = there.await.unwrap_or_default();
     let mut heard: BTreeMap<String, (Instant, Option<Seen>)> =
         there.into_iter().map(|name| (name, (Instant::now(), None))).collect();
-    // Since when they are there, and when they were last heard.
-    let (mut up, mut last) = (BTreeMap::new(), BTreeMap::new());
-    let mut absent = None;
+    let (mut watch, mut absent) = (Watch::default(), None);
     while !desk.is_closed() {
         for found in node.cluster.nodes().into_iter().filter(|n| n.state == Liveness::Up && (n.here || n.cpus > 0.0)) {
             let now = about(&node, &found);
@@ -33,35 +31,7 @@ pub async fn keep(node: Arc<Node>, desk: Desk) {
                 desk.say(Input::NodeSeen(now));
             }
         }
-        // What ran at one that was away may be no more, or what was over may run.
-        for found in node.cluster.nodes() {
-            if found.state == Liveness::Up {
-                let ago = Duration::from_millis(found.heard_ms.unwrap_or(0));
-                last.insert(found.name.clone(), Instant::now().checked_sub(ago).unwrap_or_else(Instant::now));
-            }
-            match found.state == Liveness::Up {
-                true if !up.contains_key(&found.name) => {
-                    up.insert(found.name.clone(), Instant::now());
-                    has::ask(&node, found.name.clone());
-                    deliver::check(&node, &desk, found.name);
-                }
-                true => {
-                    let asked = up.get_mut(&found.name).filter(|when| when.elapsed() > ASKS_EACH);
-                    if let Some(asked) = asked {
-                        *asked = Instant::now();
-                        // What is lost later was not lost when it was away before.
-                        desk.say(Input::NodeHeard(found.name.clone(), 0));
-                        has::ask(&node, found.name);
-                    }
-                }
-                false => {
-                    up.remove(&found.name);
-                    let last = last.remove(&found.name);
-                    let silent = last.map(|last: Instant| last.elapsed().as_millis() as u64);
-                    silent.into_iter().for_each(|ms| desk.say(Input::NodeHeard(found.name.clone(), ms)));
-                }
-            }
-        }
+        watch.look(&node, &desk);
         // Who hears nobody of many is cut off himself, most likely: what runs there goes on.
         let others = node.cluster.nodes().into_iter().filter(|n| !n.here).map(|n| n.state != Liveness::Down);
         let others: Vec<bool> = others.collect();
@@ -83,6 +53,50 @@ pub async fn keep(node: Arc<Node>, desk: Desk) {
             absent = Some(away);
         }
         tokio::time::sleep(EACH).await;
+    }
+}
+
+/// Who comes and goes.
+#[derive(Default)]
+struct Watch {
+    /// Those that are there, and when they were asked what they have.
+    up: BTreeMap<String, Instant>,
+    /// When they were last heard.
+    last: BTreeMap<String, Instant>,
+}
+
+impl Watch {
+    fn look(&mut self, node: &Arc<Node>, desk: &Desk) {
+        let there = || node.queue.there.lock().unwrap_or_else(PoisonError::into_inner);
+        for found in node.cluster.nodes() {
+            let name = found.name;
+            if found.state != Liveness::Up {
+                self.up.remove(&name);
+                there().remove(&name);
+                if let Some(last) = self.last.remove(&name) {
+                    desk.say(Input::NodeHeard(name, last.elapsed().as_millis() as u64));
+                }
+                continue;
+            }
+            let ago = Duration::from_millis(found.heard_ms.unwrap_or(0));
+            self.last.insert(name.clone(), Instant::now().checked_sub(ago).unwrap_or_else(Instant::now));
+            match self.up.get_mut(&name) {
+                // What ran at one that was away may be no more, or what was over may run.
+                None => {
+                    self.up.insert(name.clone(), Instant::now());
+                    there().insert(name.clone(), tokio::time::Instant::now());
+                    has::ask(node, name.clone());
+                    deliver::check(node, desk, name);
+                }
+                Some(asked) if asked.elapsed() > ASKS_EACH => {
+                    *asked = Instant::now();
+                    // What is lost later was not lost when it was away before.
+                    desk.say(Input::NodeHeard(name.clone(), 0));
+                    has::ask(node, name);
+                }
+                Some(_) => {}
+            }
+        }
     }
 }
 
