@@ -78,6 +78,7 @@ pub fn info(client: &Client, id: Id, json: bool) -> Result<(), String> {
         let nodes: Vec<String> = run.shares.iter().map(|s| format!("{} ({} CPUs)", s.node, s.cpus)).collect();
         let (name, number) = (job.name_of(*task), job.number_of(*task));
         line!("runs       {name} (number {number}) on {} for {}", nodes.join(", "), span(run.ran(now)));
+        run.whereabouts().into_iter().for_each(|what| line!("where      {what}"));
         if let Some(&(_, mut all)) = until_now.iter().find(|(id, _)| *id == name) {
             all.add(&run.steps.away);
             line!("used       {name}: CPU {:.1}s, {}M until now", all.cpu_ms as f64 / 1000.0, all.memory_mb);
@@ -151,6 +152,7 @@ pub fn explain(client: &Client, id: Id, json: bool) -> Result<(), String> {
     for (task, run) in &all.job.running {
         let nodes: Vec<&str> = run.shares.iter().map(|s| s.node.as_str()).collect();
         line!("  {} runs on {} for {}", all.job.name_of(*task), nodes.join(","), span(run.ran(now().0)));
+        run.whereabouts().into_iter().for_each(|what| line!("  {what}"));
     }
     Ok(())
 }

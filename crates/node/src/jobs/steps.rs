@@ -1,11 +1,12 @@
 //! Steps of batch jobs at their heads: the queue is told of each for its accounts, and those that share their CPUs with no other step of the job wait
 //! here for them.
 
+use super::group::Heard;
 use crate::daemon::Node;
 use crate::events::now_ms;
 use crate::queue::errand::Errand;
 use crate::queue::keeper;
-use pando_launch::{Amount, Ask, Ending, Order, Ran, Request, STEP, Up, Used, own};
+use pando_launch::{Amount, Ask, Ending, Order, Ran, Request, STEP, Tell, Up, Used, Word, own};
 use pando_queue::{How, Id, RankUsage, RankUse, Step, Usage};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,6 +39,7 @@ pub struct Tally {
     id: Id,
     run: Option<u32>,
     step: Step,
+    all: Used,
     /// How it ends; the worst that was heard so far.
     how: How,
 }
@@ -60,7 +62,15 @@ impl Tally {
             ranks: Vec::new(),
         };
         let run = variable(&order.task, "SLURM_RESTART_COUNT").and_then(|run| run.parse().ok());
-        Some(Tally { node: node.clone(), user: order.user.clone(), id, run, step, how: How::Exit(0) })
+        Some(Tally {
+            node: node.clone(),
+            user: order.user.clone(),
+            id,
+            run,
+            step,
+            all: Used::default(),
+            how: How::Exit(0),
+        })
     }
 
     /// The tree says something.
@@ -70,29 +80,46 @@ impl Tally {
                 self.step.began = now_ms();
                 drop(tokio::spawn(tell(self.node.clone(), self.errand())));
             }
-            Up::Ended { how, .. } => self.ended(in_queue(*how)),
+            Up::Ended { how, .. } => self.ended(ended(*how)),
             Up::Abort { status, .. } => self.ended(How::Exit((*status).max(1).into())),
             Up::Lost { place, .. } => {
                 let node = order.nodes.get(*place as usize).map_or_else(String::new, |share| share.node.clone());
                 self.ended(How::NodeLost(node));
             }
-            Up::Used(Used { all, away, ranks }) => {
-                (self.step.usage, self.step.away) = (usage(*all), usage(*away));
+            Up::Used(used) => {
                 // Of some only nobody could say which used most.
-                let is_whole = ranks.len() == order.size() as usize;
+                let is_whole = used.ranks.len() == order.size() as usize;
                 let name =
                     |place: u32| order.nodes.get(place as usize).map_or_else(String::new, |share| share.node.clone());
                 let one = |ran: &Ran| RankUse {
                     rank: ran.rank,
                     node: name(ran.place),
-                    how: in_queue(ran.how),
+                    how: ended(ran.how),
                     usage: exact(ran.used),
                 };
-                self.step.ranks = if is_whole { ranks.iter().map(one).collect() } else { Vec::new() };
+                self.step.ranks = if is_whole { used.ranks.iter().map(one).collect() } else { Vec::new() };
                 self.step.ranks.sort_by_key(|of| of.rank);
+                self.used(used);
             }
             _ => {}
         }
+    }
+
+    /// So do ranks that its ranks have started.
+    pub fn group(&mut self, heard: &Heard) {
+        match heard {
+            Heard::Word(Word::Tell(Tell::Ended { how, .. })) => self.ended(ended(*how)),
+            Heard::Word(Word::Tell(Tell::Abort { status, .. })) => self.ended(How::Exit((*status).max(1).into())),
+            Heard::Word(Word::Tell(Tell::Lost { node, .. })) => self.ended(How::NodeLost(node.clone())),
+            Heard::Word(_) => {}
+            Heard::Used(used) => self.used(used),
+        }
+    }
+
+    /// Ranks have used this; all others have been told of before, or will be.
+    fn used(&mut self, used: &Used) {
+        (self.all.all, self.all.away) = (self.all.all.and(used.all), self.all.away.and(used.away));
+        (self.step.usage, self.step.away) = (usage(self.all.all), usage(self.all.away));
     }
 
     /// The first that is not a good end says how the step did.
@@ -116,7 +143,7 @@ impl Tally {
     }
 }
 
-fn in_queue(how: Ending) -> How {
+fn ended(how: Ending) -> How {
     match how {
         Ending::OutOfMemory => How::OutOfMemory,
         Ending::Signal(number) => How::Signal(number.into()),
