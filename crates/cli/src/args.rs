@@ -5,7 +5,7 @@ mod parallel;
 
 pub use batch::{
     AllocOptions, BatchVerb, By, CancelOptions, HistoryOptions, LogOptions, QueueOptions, SinfoOptions, SubmitOptions,
-    UsageOptions, all_jobs,
+    UsageOptions, all_jobs, all_steps,
 };
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use pando_node::views::Children;
@@ -107,13 +107,16 @@ pub enum Verb {
         json: bool,
     },
     /// Empty a node: its guests leave, and so do the programs that may; no new ones come.
-    #[command(after_help = "Example: pando drain n2")]
+    #[command(after_help = "Example: pando drain n2 --reason 'new disk'")]
     Drain {
         /// The node; this one, if nothing is said.
         node: Option<String>,
         /// Use it again.
         #[arg(short, long)]
         undo: bool,
+        /// Why, for others to see (`sinfo -R`).
+        #[arg(short, long, value_name = "WORDS", conflicts_with = "undo")]
+        reason: Option<String>,
     },
     /// Show the fabric that the nodes are in, or use its three primitives by hand.
     #[command(after_help = "Example: echo hello | pando fabric xfer greeting --signal come")]

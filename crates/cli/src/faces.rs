@@ -155,7 +155,8 @@ fn apart(name: &str, words: impl Iterator<Item = OsString>) -> Vec<OsString> {
 }
 
 const SCONTROL: &str = "scontrol show job [ID] | show node [NAME] | show partition [NAME] | show config | show hostnames LIST | hold, release, requeue, \
-    requeuehold, suspend or resume JOB... | update JobId=ID TimeLimit=.. Nice=.. Name=.. StartTime=.. ArrayTaskThrottle=.. | ping; with --json and -o";
+    requeuehold, suspend or resume JOB... | update JobId=ID TimeLimit=.. Nice=.. Name=.. StartTime=.. ArrayTaskThrottle=.. Partition=.. NumNodes=.. NumTasks=.. ReqNodeList=.. \
+    MinMemoryNode=.. MinMemoryCPU=.. Features=.. QOS=.. | update NodeName=NODE State=DRAIN|RESUME Reason=.. | ping; with --json and -o";
 
 /// In a batch job it starts as many ranks as that has; otherwise one.
 fn srun(out: &mut Vec<OsString>, words: Vec<OsString>, variable: impl Fn(&str) -> Option<String>) {

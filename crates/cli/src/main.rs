@@ -88,7 +88,7 @@ fn act(args: Args) -> i32 {
         Verb::Explain { job: Some(job), json, .. } => batch::explain(&client(), job, json),
         Verb::Explain { what: Some(id), json, .. } => batch::explain_any(&client(), id, json),
         Verb::Explain { what: None, node, json, .. } => show::decisions(&client(), node.flatten().as_deref(), json),
-        Verb::Drain { node, undo } => show::drain(&client(), node, undo),
+        Verb::Drain { node, undo, reason } => show::drain(&client(), node, undo, reason.unwrap_or_default()),
         Verb::Fabric { json, verb } => return fabric::fabric(&client(), json, verb),
         Verb::Gang { quantum, json } => gang::gang(&client(), quantum, json),
         Verb::Jobs { json } => show::jobs(&client(), json),

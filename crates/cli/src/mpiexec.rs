@@ -1,5 +1,6 @@
 //! mpiexec(1) and mpirun(1): other names of this program. As MPICH and Open MPI spell their words, with one hyphen or two.
 
+use crate::parallel::several::{Program, command};
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -29,7 +30,7 @@ enum Does {
     No(&'static str),
 }
 
-const PROGRAMS: &str = "several programs in one job (`:`) are not supported: start one, which looks at PANDO_RANK";
+const PROGRAMS: &str = "files that say several programs are not read: write `a : b`";
 
 /// A word without its hyphens.
 fn meaning(word: &str) -> Option<Does> {
@@ -94,7 +95,7 @@ pub fn as_called(words: Vec<OsString>) -> Result<Vec<OsString>, String> {
     let mut call = Call { out: vec!["pando".into(), "run".into()], places: false, name };
     let mut rest: VecDeque<OsString> = words.into_iter().skip(1).collect();
     if rest.iter().any(|word| word == ":") {
-        return Err(PROGRAMS.into());
+        return several(rest, &call.name);
     }
     while let Some(word) = rest.pop_front_if(|w| w.as_bytes().starts_with(b"-")) {
         if word == "--" {
@@ -114,6 +115,67 @@ pub fn as_called(words: Vec<OsString>) -> Result<Vec<OsString>, String> {
     }
     call.out.extend(rest);
     Ok(call.out)
+}
+
+/// `-n 1 a : -n 2 b`: what is said before the first program is for all, and of the others how many ranks they have, their variables and their directory.
+fn several(words: VecDeque<OsString>, name: &str) -> Result<Vec<OsString>, String> {
+    let words: Vec<OsString> = words.into();
+    let mut out: Vec<OsString> = vec!["pando".into(), "run".into()];
+    let (mut programs, mut next) = (Vec::new(), 0u32);
+    for (number, part) in words.split(|word| word == ":").enumerate() {
+        let mut call = Call { out: Vec::new(), places: false, name: name.to_owned() };
+        let mut rest: VecDeque<OsString> = part.to_vec().into();
+        while let Some(word) = rest.pop_front_if(|w| w.as_bytes().starts_with(b"-")) {
+            if word == "--" {
+                break;
+            }
+            call.word(word, &mut rest)?;
+        }
+        if rest.is_empty() {
+            return Err("one of several programs (`:`) is missing".into());
+        }
+        let mut program = Program { words: rest.into(), ..Program::default() };
+        let mut ranks = 1u32;
+        let mut said = call.out.into_iter();
+        while let Some(word) = said.next() {
+            match word.to_str() {
+                Some("-n") => {
+                    let count = said.next().and_then(|n| n.to_str()?.parse::<u32>().ok()).filter(|n| *n > 0);
+                    ranks = count.ok_or("-n wants a number of ranks")?;
+                }
+                Some("--env") if number > 0 => {
+                    let both = said.next().unwrap_or_default().into_vec();
+                    let at = both
+                        .iter()
+                        .position(|b| *b == b'=')
+                        .ok_or("a variable of one of several programs needs its value: NAME=VALUE")?;
+                    let (name, value) = (both[..at].to_vec(), both[at + 1..].to_vec());
+                    if name.is_empty() || !name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_') {
+                        return Err("a variable's name has letters, digits and _".into());
+                    }
+                    program.variables.push((OsString::from_vec(name), OsString::from_vec(value)));
+                }
+                Some("-D") if number > 0 => program.directory = said.next(),
+                _ if number > 0 => {
+                    let word = word.to_string_lossy().into_owned();
+                    return Err(format!("`{word}` is for all programs of the job: say it before the first one"));
+                }
+                // A value of one of ours comes as the next word.
+                _ => out.push(word),
+            }
+        }
+        let last = next.checked_add(ranks - 1).filter(|last| *last < 1 << 20).ok_or("so many ranks no job has")?;
+        program.ranks = vec![(next, last)];
+        next = last + 1;
+        programs.push(program);
+    }
+    let becomes = programs[0].words[0].clone();
+    if std::env::var_os("PANDO_BATCH_RANKS").is_some() {
+        out.push("--overcommit".into());
+    }
+    out.extend(["-n".into(), next.to_string().into(), "--becomes".into(), becomes]);
+    out.extend(command(&programs));
+    Ok(out)
 }
 
 struct Call {
@@ -275,8 +337,20 @@ mod tests {
     }
 
     #[test]
+    fn several_programs_are_one_job() {
+        let text = called("mpiexec -l -n 1 ./a x : -n 2 -env A 1 -wdir /tmp b");
+        assert!(text.starts_with("pando run -l -n 3 --becomes ./a /bin/sh -c r=$PANDO_RANK"), "{text}");
+        assert!(
+            text.contains("-ge 1 ] && [ $r -le 2 ]; then")
+                && text.contains("export A='1'; cd '/tmp' || exit 125; exec 'b'"),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn what_cant_be_is_refused() {
-        assert!(called("mpiexec -n 1 a : -n 2 b").contains("several programs"));
+        assert!(called("mpiexec -n 1 a : -n 2").contains("several programs"));
+        assert!(called("mpiexec -n 1 a : -ppn 2 b").contains("before the first one"));
         assert!(called("mpiexec -configfile x").contains("several programs"));
         assert!(called("mpirun -n 2 --map-by node x").contains("in blocks"));
         assert!(called("mpirun -n 2 --map-by ppr:2:socket x").contains("ppr:N:node"));

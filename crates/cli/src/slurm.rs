@@ -21,12 +21,11 @@ const GPUS: Option<&str> = Some("a step has its job's: say --gres to `sbatch` or
 const MEMORY: Option<&str> = Some("--mem says what its ranks may have of each node");
 const FEATURES: Option<&str> = Some("nodes have no partitions or features here; -w and -x name nodes");
 const KEPT: Option<&str> = Some("a job whose node is lost ends, and is not begun anew");
-const RELATIVE: Option<&str> = Some("-w and -x name the nodes of a step");
 const ONE_KIND: Option<&str> = Some("a job has one kind of nodes here; -w names those of a step");
 const MAIL: Option<&str> = Some("Pando sends no mail");
 
 /// No reason: it changes nothing.
-const WORDS: [Word; 94] = [
+const WORDS: [Word; 91] = [
     ("-A", Yes, None),
     ("--account", Yes, None),
     ("--wckey", Yes, None),
@@ -107,10 +106,7 @@ const WORDS: [Word; 94] = [
     ("--container", Yes, Some("ranks run without containers")),
     ("--reboot", No, Some("nodes are not booted for a job")),
     ("--no-allocate", No, Some("`pando run -n` without a queue needs no such word")),
-    ("-r", Yes, RELATIVE),
-    ("--relative", Yes, RELATIVE),
     ("--het-group", Yes, ONE_KIND),
-    ("--multi-prog", No, Some("all ranks run one program; it may look at PANDO_RANK")),
     ("-W", Yes, Some("-K and --grace say what one rank's end means for the others")),
     ("--wait", Yes, Some("-K and --grace say what one rank's end means for the others")),
     ("--signal", Yes, Some("--time sends SIGTERM, and SIGKILL after --grace")),

@@ -114,7 +114,7 @@ fn an_allocation_ends_with_its_command_whoever_is_killed() {
     let past: Vec<Past> = serde_json::from_str(&ok(&mut place.pando(n1, &["history", "--json"]))).unwrap();
     assert_eq!(past[0].outcome.state, State::Completed);
     // Interrupted while it waits.
-    let mut waits = place.pando(n2, &["alloc", "-N", "5", "true"]).stderr(Stdio::null()).spawn().unwrap();
+    let mut waits = place.pando(n2, &["alloc", "-H", "true"]).stderr(Stdio::null()).spawn().unwrap();
     until("it waits", || place.list(n1).iter().any(|l| l.state == State::Pending).then_some(()));
     lab::signal(waits.id(), "TERM");
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&waits.wait().unwrap()), Some(15));

@@ -69,7 +69,7 @@ fn busy(stat: &str) -> Option<u64> {
     Some(user + nice + system + next().unwrap_or(0) + next().unwrap_or(0))
 }
 
-fn ticks_per_second() -> u64 {
+pub(crate) fn ticks_per_second() -> u64 {
     // SAFETY: sysconf with a number touches no memory.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).unwrap_or(100).max(1)
 }

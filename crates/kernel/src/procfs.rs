@@ -181,6 +181,18 @@ pub fn stat(pid: i32) -> Option<Stat> {
     })
 }
 
+/// CPU time that a process has used, milliseconds; 0 when it has ended.
+pub fn cpu_ms(pid: i32) -> u64 {
+    stat(pid).map_or(0, |stat| stat.cpu_ticks.saturating_mul(1000) / crate::power::ticks_per_second())
+}
+
+/// Bytes that it has read from disks and written to them, as far as its kernel says so.
+pub fn disk_bytes(pid: i32) -> (u64, u64) {
+    let text = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+    let of = |name: &str| text.lines().find_map(|l| l.strip_prefix(name)?.trim().parse().ok()).unwrap_or(0);
+    (of("read_bytes:"), of("write_bytes:"))
+}
+
 /// [`Stat::start_time`].
 pub fn start_time(pid: i32) -> io::Result<u64> {
     Ok(stat_fields(pid)?.get(19).and_then(|s| s.parse().ok()).unwrap_or(0))

@@ -120,8 +120,8 @@ impl Head {
             Up::Ready => {
                 self.begun = true;
                 self.late_at = self.time_ms.map(|time| now.saturating_add(time));
-                let (job, nodes) = (self.order.job, self.order.nodes.clone());
-                out.extend([Act::Tell(Tell::Begun { job, nodes }), Act::Down(Down::Start)]);
+                let (job, step, nodes) = (self.order.job, self.order.step(), self.order.nodes.clone());
+                out.extend([Act::Tell(Tell::Begun { job, step, nodes }), Act::Down(Down::Start)]);
             }
             Up::Refused { place, why } => {
                 // The first one says why; the others follow from it.

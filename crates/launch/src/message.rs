@@ -148,13 +148,41 @@ impl Amount {
     }
 }
 
+/// Ranks of a job of whom each is told what it has used; of larger ones only the sum is known.
+pub const MOST_RAN: usize = 1024;
+
+/// What one rank has used, with those of its children that it has waited for, and how it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ran {
+    /// The rank.
+    pub rank: u32,
+    /// Where it ran.
+    pub place: u32,
+    /// How it ended.
+    pub how: Ending,
+    /// What it used.
+    pub used: Amount,
+}
+
 /// What ranks have used, and what they have left behind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Used {
     /// All of them.
     pub all: Amount,
     /// Those that are in no control group of the batch job that this one is a step of: nobody else counts them for it.
     pub away: Amount,
+    /// Each; of a job of more than [`MOST_RAN`] some.
+    pub ranks: Vec<Ran>,
+}
+
+impl Used {
+    /// Both together.
+    pub fn and(mut self, other: Used) -> Used {
+        (self.all, self.away) = (self.all.and(other.all), self.away.and(other.away));
+        self.ranks.extend(other.ranks);
+        self.ranks.truncate(MOST_RAN);
+        self
+    }
 }
 
 /// Down the tree.
@@ -359,6 +387,8 @@ pub enum Tell {
     Begun {
         /// The job's number.
         job: u64,
+        /// Of a step of a batch job its number there.
+        step: Option<u32>,
         /// Who runs which ranks.
         nodes: Vec<Share>,
     },

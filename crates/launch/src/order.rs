@@ -138,7 +138,16 @@ pub struct Gang {
     pub cpus: Vec<Vec<u16>>,
 }
 
+/// A variable of the environment of a batch job's steps: the number that this one has there.
+pub const STEP: &str = "PANDO_BATCH_STEP";
+
 impl Order {
+    /// Its number, if it is a step of a batch job.
+    pub fn step(&self) -> Option<u32> {
+        let found = self.task.environment.iter().find(|(name, _)| name.as_slice() == STEP.as_bytes())?;
+        std::str::from_utf8(&found.1).ok()?.parse().ok()
+    }
+
     /// Can it be what a head would send? What comes from another machine may not. The error is for people.
     pub fn check(&self) -> Result<(), String> {
         let all = |ok: bool, what: &str| if ok { Ok(()) } else { Err(format!("its order is no good: {what}")) };

@@ -203,8 +203,8 @@ impl Part {
                 self.carry(modex, out);
             }
             Up::Used(used) => {
-                let before = self.used.unwrap_or_default();
-                self.used = Some(Used { all: before.all.and(used.all), away: before.away.and(used.away) });
+                let before = self.used.take().unwrap_or_default();
+                self.used = Some(before.and(used));
             }
             Up::Gone => self.gone(child, None, out),
             // Pieces go from link to link, and that is the driver's.

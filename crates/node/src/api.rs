@@ -11,12 +11,12 @@ use crate::jobs::head;
 use crate::metrics;
 use crate::moves::{self, Refused, permitted};
 use crate::naming::meant;
-use crate::owner::{Caller, Facts};
+use crate::owner::{Caller, Facts, clean};
 use crate::questions;
 use crate::queue::office;
 use crate::seats::Seats;
 use crate::sys::{self, user_name};
-use crate::views;
+use crate::views::{self, Drain};
 use crate::whose;
 use axum::extract::connect_info::ConnectInfo;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
@@ -207,6 +207,9 @@ async fn decisions((State(node), ConnectInfo(caller)): Asked, Query(whose): Quer
     questions::told(&text).map(Json).map_err(broken)
 }
 
+/// Bytes of a reason.
+const LONGEST_REASON: usize = 256;
+
 async fn drain(
     State(node): State<Arc<Node>>,
     ConnectInfo(caller): ConnectInfo<Caller>,
@@ -220,15 +223,23 @@ async fn drain(
     if !allowed {
         return Err(Refused::Forbidden("only root and the node's own user may drain a node".into()));
     }
+    if request.reason.len() > LONGEST_REASON {
+        return Err(Refused::Conflict(format!("a reason has {LONGEST_REASON} bytes at most")));
+    }
+    let (reason, by) = (clean(&request.reason), sys::user_name(caller.uid));
+    let drain = Drain { reason, by, at: crate::events::now_ms() };
     let done = match which == node.name() {
         true => {
-            node.balancing.drain(&node, request.on, "here");
+            node.balancing.drain(&node, request.on.then_some(drain), "here");
             Ok(())
         }
-        false => questions::ask(&node, &which, Question::Drain { on: request.on }).await.map(drop),
+        false => {
+            let Drain { reason, by, .. } = drain;
+            questions::ask(&node, &which, Question::Drain { on: request.on, reason, by }).await.map(drop)
+        }
     };
     done.map_err(Refused::Conflict)?;
-    Ok(Json(views::DrainRequest { node: Some(which), on: request.on }))
+    Ok(Json(views::DrainRequest { node: Some(which), ..request }))
 }
 
 #[derive(Deserialize)]

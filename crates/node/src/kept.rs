@@ -5,6 +5,7 @@ use crate::daemon::Node;
 use crate::follow::{Aim, watch};
 use crate::owner::Facts;
 use crate::processes::{Known, Totals};
+use crate::views::Drain;
 use pando_balance::Wish;
 use pando_migrate::control::MoveRecord;
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,7 @@ struct Kept {
     /// Since the machine started: pids and start times mean something only till it starts again.
     boot: String,
     drained: bool,
+    drain: Option<Drain>,
     programs: Vec<Program>,
     sent: Vec<Sent>,
 }
@@ -82,7 +84,8 @@ fn snapshot(node: &Node) -> Kept {
         table.all().filter(|k| k.view.role == "home").map(of).collect()
     };
     let sent = node.follow().sent().into_iter().map(|(pid, start_time, aim)| Sent { pid, start_time, aim }).collect();
-    Kept { boot: boot(), drained: node.balancing.is_drained(), programs, sent }
+    let drain = node.balancing.drained();
+    Kept { boot: boot(), drained: drain.is_some(), drain, programs, sent }
 }
 
 impl Keeper {
@@ -91,7 +94,8 @@ impl Keeper {
         let file = node.place.state.join("kept.json");
         let last = read(&file);
         if last.drained {
-            node.balancing.drain(node, true, "before this daemon started");
+            // Earlier versions kept no reason.
+            node.balancing.drain(node, Some(last.drain.clone().unwrap_or_default()), "before this daemon started");
         }
         if last.boot == boot() {
             for p in &last.programs {

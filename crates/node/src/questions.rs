@@ -5,7 +5,7 @@ use crate::balancing::Told;
 use crate::daemon::Node;
 use crate::owner::clean;
 use crate::queue::office;
-use crate::views::{Decision, Decisions};
+use crate::views::{Decision, Decisions, Drain};
 use crate::{balancing, fabric, peers};
 use pando_wire::message::{MAX_ANSWER, MAX_TEXT, Message, Question};
 use std::collections::BTreeMap;
@@ -88,11 +88,14 @@ pub fn take(node: &Arc<Node>, peer: &str, number: u64, question: Question) {
                 node.balancing.comes_not(&(home, pid));
                 Ok(String::new())
             }
-            Question::Drain { on } => {
+            Question::Drain { on, reason, by } => {
                 let why = if on { "empty it" } else { "use it again" }.to_owned();
                 let (who, on_what) = (format!("node {peer}"), format!("node {}", node.name()));
                 node.audit.note(&Entry { who, what: "drain", on: on_what, allowed: true, why });
-                node.balancing.drain(&node, on, &peer);
+                let (by, reason) = (clean(&by), clean(&reason));
+                let by = if by.is_empty() { peer.clone() } else { by };
+                let drain = Drain { reason, by, at: crate::events::now_ms() };
+                node.balancing.drain(&node, on.then_some(drain), &peer);
                 Ok(String::new())
             }
             Question::Decisions => decided(&node),

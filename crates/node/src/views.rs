@@ -426,6 +426,21 @@ pub struct DrainRequest {
     pub node: Option<String>,
     /// Empty it, or use it again.
     pub on: bool,
+    /// Why, for others to see.
+    #[serde(default)]
+    pub reason: String,
+}
+
+/// That a node is drained.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Drain {
+    /// Why, as whoever wants it has said; empty: he has not.
+    pub reason: String,
+    /// Who he is.
+    pub by: String,
+    /// Since when, milliseconds since 1970.
+    pub at: u64,
 }
 
 /// `POST /v1/token`.

@@ -136,15 +136,10 @@ impl Book {
                 job.held_by_operator &= !job.held.is_empty();
                 job.since = job.since.max(at);
             }),
-            Change::Updated(id, update) => self.change(*id, at, |job| match update {
-                Update::Nice(nice) => job.spec.nice = *nice,
-                Update::Limit(ms) => job.spec.limit_ms = Some(*ms),
-                Update::Name(name) => job.spec.name.clone_from(name),
-                Update::Begin(begin) => (job.spec.begin_at, job.not_before) = (Some(*begin), *begin),
-                Update::AtOnce(most) => {
-                    if let Some(array) = &mut job.spec.array {
-                        array.at_once = *most;
-                    }
+            Change::Updated(id, update) => self.change(*id, at, |job| {
+                update.apply(&mut job.spec);
+                if let Update::Begin(begin) = update {
+                    job.not_before = *begin;
                 }
             }),
             Change::Over(id, tasks, state) => self.change(*id, at, |job| {

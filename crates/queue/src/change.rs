@@ -24,6 +24,8 @@ pub struct Node {
     pub features: Vec<String>,
     /// It takes no new jobs.
     pub drained: bool,
+    /// It may have more than is said here: it was not asked yet.
+    pub vague: bool,
     /// CPUs that others than this queue's jobs use now.
     pub busy: u32,
 }
@@ -57,6 +59,61 @@ pub enum Update {
     Begin(u64),
     /// Tasks of an array that run at a time.
     AtOnce(Option<u32>),
+    /// Its partition, while it waits; as what follows.
+    Partition(String),
+    /// Nodes: at least, at most.
+    Nodes(u32, Option<u32>),
+    /// Nodes that it must have.
+    Wanted(Vec<String>),
+    /// Megabytes of each node.
+    Memory(u64),
+    /// Megabytes for each CPU.
+    MemoryPerCpu(u64),
+    /// Ranks.
+    Ranks(u32),
+    /// What each node must have.
+    Features(Vec<String>),
+    /// Quality of service.
+    Quality(String),
+}
+
+impl Update {
+    /// It is so from now on.
+    pub(crate) fn apply(&self, spec: &mut Spec) {
+        let request = &mut spec.request;
+        match self.clone() {
+            Update::Nice(nice) => spec.nice = nice,
+            Update::Limit(ms) => spec.limit_ms = Some(ms),
+            Update::Name(name) => spec.name = name,
+            Update::Begin(begin) => spec.begin_at = Some(begin),
+            Update::AtOnce(most) => spec.array.iter_mut().for_each(|array| array.at_once = most),
+            Update::Partition(name) => request.partition = Some(name),
+            Update::Nodes(least, most) => (request.nodes_min, request.nodes_max) = (least, most),
+            Update::Wanted(nodes) => request.wanted = nodes,
+            Update::Memory(mb) => (request.memory, request.memory_per_cpu) = (mb, 0),
+            Update::MemoryPerCpu(mb) => (request.memory, request.memory_per_cpu) = (0, mb),
+            Update::Ranks(ranks) => request.ranks = Some(ranks),
+            Update::Features(features) => request.features = features,
+            Update::Quality(name) => spec.quality = Some(name),
+        }
+    }
+
+    /// It says which nodes the job gets: one that has them keeps what it has.
+    fn is_of_the_request(&self) -> bool {
+        !matches!(self, Update::Nice(_) | Update::Limit(_) | Update::Name(_) | Update::Begin(_) | Update::AtOnce(_))
+    }
+
+    /// Why it can't be changed so now. The error is for people.
+    pub(crate) fn fits(&self, job: &Job) -> Result<(), String> {
+        match self {
+            Update::AtOnce(_) if !job.is_array() => Err(format!("job {} is not an array", job.id)),
+            _ if self.is_of_the_request() && !job.running.is_empty() => Err(format!(
+                "Job is no longer pending execution: what job {} has of its nodes can't be changed",
+                job.id
+            )),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// What comes in. Who may ask for it is the caller's business: the queue knows whose a job is ([`Spec::user`]).
@@ -107,6 +164,10 @@ pub enum Input {
     NodeSeen(Node),
     /// A node is lost, and everything that ran there.
     NodeLost(String),
+    /// A node was last heard so long ago, milliseconds: if what ran there is lost, then since that time.
+    NodeHeard(String, u64),
+    /// All members of the cluster that are not there, with what they have, as far as it is known (no CPUs: it is not).
+    Absent(Vec<Node>),
     /// The processes of a task have begun.
     Began(Id, u32),
     /// Nothing is left of a task's processes, or they never began. The number is that of [`Effect::Start`].

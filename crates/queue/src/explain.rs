@@ -6,6 +6,7 @@ use crate::plan::Need;
 use crate::priority::Priority;
 use crate::queue::Queue;
 use crate::settings::Policy;
+use crate::spec::Request;
 use crate::times;
 use std::fmt::{self, Display, Formatter};
 
@@ -69,6 +70,13 @@ pub enum Why {
         /// On so many nodes.
         nodes: usize,
     },
+    /// Nodes that take jobs now are too few or too small for it; with these, which do not, it may be enough.
+    Away {
+        /// What it wants.
+        wants: String,
+        /// Those that are away or drained.
+        nodes: Vec<String>,
+    },
     /// Too little is free now.
     NoRoom {
         /// What it wants.
@@ -122,6 +130,13 @@ impl Display for Why {
                     "it wants {wants}: if nothing else ran it could have {cpus} CPUs on {nodes} nodes, so it never starts"
                 )
             }
+            Why::Away { wants, nodes } => {
+                write!(
+                    f,
+                    "it wants {wants}: the nodes that take jobs now can't run it, and {}, which may, take none: they are down or drained",
+                    nodes.join(", ")
+                )
+            }
             Why::NoRoom { wants, cpus, nodes } => {
                 write!(f, "it wants {wants}: it could have {cpus} CPUs on {nodes} nodes now")
             }
@@ -155,7 +170,7 @@ pub struct Explanation {
     pub ends: Option<u64>,
 }
 
-fn wants(need: &Need, kinds: &[String]) -> String {
+pub(crate) fn wants(need: &Need, kinds: &[String]) -> String {
     let cpus = u64::from(need.cpus) * u64::from(need.ranks);
     let (least, most) = need.nodes;
     let nodes = if least == 1 { "node" } else { "nodes" };
@@ -218,7 +233,7 @@ impl Queue {
             }
         };
         let ms = longest(job);
-        if let Some(why) = self.never(&pass, &need, ms) {
+        if let Some(why) = self.never(&pass, &job.spec.request, &need, ms) {
             said.why = Some(why);
             return Some(said);
         }
@@ -255,13 +270,15 @@ impl Queue {
     }
 
     /// Why it could not run if it were alone.
-    fn never(&self, pass: &Pass, need: &Need, ms: u64) -> Option<Why> {
+    fn never(&self, pass: &Pass, request: &Request, need: &Need, ms: u64) -> Option<Why> {
         // Those that run may have no end that is known.
         if pass.plan.earliest(need, ms).is_some() || pass.plan.is_enough(need) {
             return None;
         }
-        let (cpus, nodes) = pass.plan.could_have(need, true);
-        Some(Why::Never { wants: wants(need, &pass.plan.kinds), cpus, nodes })
+        if let Some(why) = self.away(request, wants(need, &pass.plan.kinds)) {
+            return Some(why);
+        }
+        self.judge(request)
     }
 
     fn no_room(&self, pass: &Pass, need: &Need, ms: u64) -> Why {

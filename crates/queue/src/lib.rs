@@ -14,7 +14,7 @@
 //! | `plan`, `earliest`, `pass` | what is free when; the first moment that will do; who starts |
 //! | `yields`, `away` | who gives way to whom, and how; where those are that have moved |
 //! | `priority`, `share` | who comes first |
-//! | `explain` | why not yet |
+//! | `explain`, `possible` | why not yet; and whether ever |
 #![warn(missing_docs)]
 
 pub mod array;
@@ -33,6 +33,7 @@ pub mod options;
 mod pass;
 mod pbs;
 mod plan;
+mod possible;
 mod priority;
 mod queue;
 mod settings;
@@ -55,8 +56,9 @@ pub use change::{Change, Effect, Event, Input, Node, Outcome, Record, Reservatio
 pub use explain::{Explanation, Why};
 pub use filled::{Filling, filled};
 pub use job::{Asked, Cause, How, Id, Job, Run, Share, State, Usage};
+pub use possible::held;
 pub use priority::Priority;
 pub use queue::Queue;
 pub use settings::{Partition, Policy, Preempt, Quality, Settings, Weights};
 pub use spec::{Files, MOST_ENVIRONMENT, MOST_NICE, MOST_SCRIPT, Request, Spec, Tell, Warning, Work};
-pub use step::{MOST_STEPS, Step, Steps};
+pub use step::{MOST_STEPS, RankUsage, RankUse, Step, Steps};

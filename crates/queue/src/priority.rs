@@ -55,9 +55,14 @@ impl Queue {
 
     /// `share`: how much of its share its user has left ([`Queue::shares`]).
     pub(crate) fn priority_of(&self, job: &Job, share: f64, cpus: u64) -> Priority {
+        self.priority_at(job, share, cpus, self.now)
+    }
+
+    /// What it has that began to run then: it grows no older.
+    fn priority_at(&self, job: &Job, share: f64, cpus: u64, at: u64) -> Priority {
         let (weights, spec) = (&self.settings.weights, &job.spec);
         let part = |weight: u32, of: f64| (f64::from(weight) * of.clamp(0.0, 1.0)) as i64;
-        let age = self.now.saturating_sub(job.since) as f64 / self.settings.oldest_ms.max(1) as f64;
+        let age = at.saturating_sub(job.since) as f64 / self.settings.oldest_ms.max(1) as f64;
         let size = spec.request.least_cpus() as f64 / cpus.max(1) as f64;
         let quality = f64::from(self.settings.quality(spec.quality.as_deref()).priority) / 1000.0;
         Priority {
@@ -69,16 +74,18 @@ impl Queue {
         }
     }
 
-    /// The priorities of all jobs that wait, by number; of those that are held as well.
+    /// The priorities of all jobs that wait, by number; of those that are held as well; and of those that run what they had when they began, as
+    /// their users' shares are now.
     pub fn priorities(&self) -> HashMap<u64, i64> {
-        let waiting: Vec<&Job> = self.jobs().filter(|job| !job.waiting.is_empty()).collect();
-        if waiting.is_empty() {
+        let there: Vec<&Job> = self.jobs().filter(|job| !job.is_over()).collect();
+        if there.is_empty() {
             return HashMap::new();
         }
         let (shares, cpus) = (self.shares(), self.cpus());
         let shares: HashMap<(&str, &str), f64> = shares.iter().map(|((a, u), share)| ((&**a, &**u), *share)).collect();
         let share = |job: &Job| shares.get(&(&*job.spec.account, &*job.spec.user)).copied().unwrap_or(1.0);
-        waiting.into_iter().map(|job| (job.id, self.priority_of(job, share(job), cpus).sum())).collect()
+        let at = |job: &Job| if job.waiting.is_empty() { job.last_start.unwrap_or(self.now) } else { self.now };
+        there.into_iter().map(|job| (job.id, self.priority_at(job, share(job), cpus, at(job)).sum())).collect()
     }
 
     pub(crate) fn cpus(&self) -> u64 {

@@ -4,11 +4,12 @@ use crate::array::Tasks;
 use crate::away::Phase;
 use crate::book::{Book, Task};
 use crate::change::{Change, Effect, Event, Input, Node, Outcome, Record, Reservation, Update};
+use crate::explain::Why;
 use crate::job::{Asked, Cause, How, Id, Job, Run, State, Usage};
 use crate::settings::Settings;
-use crate::spec::Spec;
+use crate::spec::{Request, Spec};
 use crate::step::Step;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Jobs that wait, run and have just ended; nodes; and rules. Whoever drives it stores each [`Effect::Record`] before anything that follows it is
 /// done, and hands them to [`Queue::restore`] when he begins anew. Time never goes back here, and a clock that jumps far ahead ends jobs
@@ -19,6 +20,12 @@ pub struct Queue {
     pub(crate) settings: Settings,
     /// Nodes that are there. They are not stored: who is there says so himself.
     pub(crate) nodes: BTreeMap<String, Node>,
+    /// Members of the cluster that are away, with what they have; none: nobody has said who there is.
+    pub(crate) absent: Option<BTreeMap<String, Node>>,
+    /// When nodes were last heard before they were away, and when that was said.
+    pub(crate) heard: BTreeMap<String, (u64, u64)>,
+    /// What was found of requests: none of them is impossible, or why it is.
+    pub(crate) judged: HashMap<Request, Option<Why>>,
     pub(crate) now: u64,
     /// Something has changed since the last pass.
     pub(crate) stirred: bool,
@@ -42,7 +49,9 @@ impl Queue {
             now = record.at.max(now);
             book.apply(&record);
         }
-        Queue { book, settings, nodes: BTreeMap::new(), now, stirred: true, due: None, effects: Vec::new() }
+        let (nodes, heard, judged) = (BTreeMap::new(), BTreeMap::new(), HashMap::new());
+        let (stirred, due, effects) = (true, None, Vec::new());
+        Queue { book, settings, nodes, absent: None, heard, judged, now, stirred, due, effects }
     }
 
     /// Records that make this queue, as few as there are jobs: what a journal is shortened to.
@@ -142,6 +151,7 @@ impl Queue {
     /// Other rules from now on.
     pub fn set(&mut self, settings: Settings) {
         self.settings = settings;
+        self.judged.clear();
         self.stirred = true;
     }
 
@@ -169,6 +179,8 @@ impl Queue {
             Input::Update(job, update) => self.known(Id::of(job), |queue| queue.update(job, update)),
             Input::NodeSeen(node) => self.node_seen(node),
             Input::NodeLost(name) => self.node_lost(&name),
+            Input::NodeHeard(name, ms) => _ = self.heard.insert(name, (self.now.saturating_sub(ms), self.now)),
+            Input::Absent(nodes) => self.absent(nodes),
             Input::Began(id, run) => self.began(id, run),
             Input::Ended(id, run, how, usage) => self.ended(id, run, how, usage),
             Input::Placed { id, run, node, how } => self.placed(id, run, &node, how),
@@ -188,7 +200,12 @@ impl Queue {
 
     /// The only way in which anything becomes true.
     pub(crate) fn write(&mut self, change: Change) {
-        let record = Record { at: self.now, change };
+        self.write_at(self.now, change);
+    }
+
+    /// The same of what became true before, of which is only heard now.
+    fn write_at(&mut self, at: u64, change: Change) {
+        let record = Record { at, change };
         self.book.apply(&record);
         self.effects.push(Effect::Record(record));
         self.stirred = true;
@@ -221,6 +238,10 @@ impl Queue {
         if let Err(why) = self.acceptable(&mut spec) {
             return self.refuse(why);
         }
+        if let Some(why) = self.impossible(&spec.request) {
+            // Scripts look for Slurm's words.
+            return self.refuse(format!("Requested node configuration is not available: {why}"));
+        }
         if let Some(array) = &mut spec.array {
             array.numbered = true;
         }
@@ -238,6 +259,19 @@ impl Queue {
                 "the queue is full: it has {all} jobs, {own} of them yours; try again when some have ended"
             ));
         }
+        self.takes(spec)?;
+        let mut jobs = spec.dependency.terms.iter().map(|t| t.job).filter(|job| *job > 0);
+        if let Some(job) = jobs.find(|job| !self.book.jobs.contains_key(job)) {
+            return Err(format!(
+                "it is to wait for job {job}, which is not in the queue: it never was, or ended long ago"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Partition, quality and reservation are there, and for this user.
+    fn takes(&self, spec: &mut Spec) -> Result<(), String> {
+        let user = &spec.user;
         let may = |users: &[String]| users.is_empty() || users.contains(user);
         let named = spec.request.partition.as_deref();
         match (self.settings.partition(named), named) {
@@ -268,12 +302,6 @@ impl Queue {
             if !reservation.users.contains(user) {
                 return Err(format!("reservation {name} is not for {user}"));
             }
-        }
-        let mut jobs = spec.dependency.terms.iter().map(|t| t.job).filter(|job| *job > 0);
-        if let Some(job) = jobs.find(|job| !self.book.jobs.contains_key(job)) {
-            return Err(format!(
-                "it is to wait for job {job}, which is not in the queue: it never was, or ended long ago"
-            ));
         }
         Ok(())
     }
@@ -381,36 +409,55 @@ impl Queue {
     }
 
     fn update(&mut self, id: u64, update: Update) {
-        let mut spec = self.book.jobs[&id].spec.clone();
-        match &update {
-            Update::Nice(nice) => spec.nice = *nice,
-            Update::Limit(ms) => spec.limit_ms = Some(*ms),
-            Update::Name(name) => spec.name.clone_from(name),
-            Update::Begin(begin) => spec.begin_at = Some(*begin),
-            Update::AtOnce(most) => match &mut spec.array {
-                Some(array) => array.at_once = *most,
-                None => return self.refuse(format!("job {id} is not an array")),
-            },
+        let job = &self.book.jobs[&id];
+        if let Err(why) = update.fits(job) {
+            return self.refuse(why);
         }
-        match spec.check() {
-            Ok(()) => self.write(Change::Updated(id, update)),
-            Err(why) => self.refuse(why),
+        let mut spec = job.spec.clone();
+        update.apply(&mut spec);
+        let asks = spec.request != job.spec.request || spec.quality != job.spec.quality;
+        let checked = spec.check().and_then(|()| if asks { self.takes(&mut spec) } else { Ok(()) });
+        if let Err(why) = checked {
+            return self.refuse(why);
+        }
+        match self.impossible(&spec.request).filter(|_| asks) {
+            Some(why) => self.refuse(format!("Requested node configuration is not available: {why}")),
+            None => self.write(Change::Updated(id, update)),
         }
     }
 
     fn node_seen(&mut self, node: Node) {
-        self.stirred |= self.nodes.get(&node.name) != Some(&node);
+        let before = self.nodes.get(&node.name);
+        self.stirred |= before != Some(&node);
+        // What it has on it and whether it takes jobs is no matter there.
+        let has = |n: &Node| Node { busy: 0, drained: false, ..n.clone() };
+        if before.map(has) != Some(has(&node)) {
+            self.judged.clear();
+        }
         self.nodes.insert(node.name.clone(), node);
     }
 
     fn node_lost(&mut self, name: &str) {
         self.stirred |= self.nodes.remove(name).is_some();
+        self.judged.clear();
         // Those that were on their way there come back to their home, or are lost: that says which.
         let was_there = |run: &Run| run.away.as_ref().is_some_and(|a| a.node == name && a.phase != Phase::Going);
         let there = |run: &Run| run.shares.iter().any(|s| s.node == name) || was_there(run);
         let lost: Vec<Task> =
             self.runs().filter(|(_, _, run)| there(run)).map(|(job, task, _)| (job.id, task)).collect();
         lost.into_iter().for_each(|task| self.end(task, Cause::NodeFail(name.to_owned())));
+    }
+
+    /// When a run was over: nobody knows of what ran at a node that was lost after it was last heard.
+    fn over_at(&self, run: &Run, how: &How) -> u64 {
+        let lost = match (how, &run.ending) {
+            (How::NodeLost(name), _) | (_, Some(Cause::NodeFail(name))) => name,
+            _ => return self.now,
+        };
+        let is_lost = !matches!(how, How::Exit(_) | How::Signal(_) | How::OutOfMemory);
+        // What was said before it began is of another time. It may have begun just after its node was last heard.
+        let heard = self.heard.get(lost).filter(|(_, said)| is_lost && *said > run.started);
+        heard.map_or(self.now, |(at, _)| (*at).max(run.started)).min(self.now)
     }
 
     fn reserve(&mut self, reservation: Reservation) {
@@ -455,19 +502,20 @@ impl Queue {
             self.began(id, number);
         }
         let Some(mut run) = self.book.run(task).cloned() else { return };
-        run.steps.close(self.now);
+        let at = self.over_at(&run, &how);
+        run.steps.close(at);
         usage.add(&run.steps.away);
         // Who holds its nodes has no end of its own.
         let how = if run.ending == Some(Cause::GivenBack) { How::Exit(0) } else { how };
         let (state, again) = self.verdict(task, &run, &how);
         match again {
-            Some((not_before, hold)) => self.write(Change::Requeued(task.0, task.1, not_before, hold)),
-            None => self.write(Change::Ended(task.0, task.1, state, how.clone(), usage)),
+            Some((not_before, hold)) => self.write_at(at, Change::Requeued(task.0, task.1, not_before, hold)),
+            None => self.write_at(at, Change::Ended(task.0, task.1, state, how.clone(), usage)),
         }
         let spec = self.book.jobs.get(&task.0).map(|job| (job.spec.directory.clone(), job.spec.files.clone()));
         let (directory, files) = spec.unwrap_or_default();
         let asked = self.asked(task.0, task.1).unwrap_or_default();
-        let outcome = Outcome { id, state, how, usage, run, ended: self.now, directory, files, asked };
+        let outcome = Outcome { id, state, how, usage, run, ended: at, directory, files, asked };
         self.effects.push(Effect::Outcome(Box::new(outcome)));
         match again {
             Some(_) => self.tell(id, Event::Requeued),

@@ -10,6 +10,8 @@ pub const MOST_STEPS: usize = 1000;
 const MOST_NODES: usize = 1024;
 /// Names of anything.
 const MOST_NAME: usize = 256;
+/// Ranks of one run of whom each is remembered.
+const MOST_RANKS: usize = 4096;
 
 /// One of them, as its head tells of it: when it begins, and when it is over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +34,36 @@ pub struct Step {
     pub usage: Usage,
     /// The part of it that the task's control group has not counted: that of ranks at other nodes.
     pub away: Usage,
+    /// What each of its ranks has used; nothing of a step that runs, or has too many.
+    #[serde(default)]
+    pub ranks: Vec<RankUse>,
+}
+
+/// What one rank has used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RankUsage {
+    /// CPU time, milliseconds.
+    pub cpu_ms: u64,
+    /// The most memory that it, or a child that it has waited for, had at once, kilobytes.
+    pub memory_kb: u64,
+    /// Bytes read from disks.
+    pub read: u64,
+    /// Bytes written to disks.
+    pub written: u64,
+}
+
+/// One rank of a step that is over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankUse {
+    /// Its number.
+    pub rank: u32,
+    /// Where it ran.
+    pub node: String,
+    /// How it ended.
+    pub how: How,
+    /// What it used.
+    pub usage: RankUsage,
 }
 
 impl Step {
@@ -59,7 +91,11 @@ impl Step {
     /// A node says it: nothing in it is larger than it may be.
     pub(crate) fn is_sound(&self) -> bool {
         let names = self.nodes.iter().map(|(name, _)| name).chain([&self.name, &self.head]);
-        self.nodes.len() <= MOST_NODES && names.into_iter().all(|name| name.len() <= MOST_NAME)
+        let ranks = self.ranks.iter().all(|of| of.node.len() <= MOST_NAME);
+        ranks
+            && self.ranks.len() <= MOST_RANKS
+            && self.nodes.len() <= MOST_NODES
+            && names.into_iter().all(|name| name.len() <= MOST_NAME)
     }
 }
 
@@ -89,6 +125,10 @@ impl Steps {
         }
         if counts {
             self.away.add(&step.away);
+            let ranks: usize = self.all.iter().map(|step| step.ranks.len()).sum();
+            if let Some(step) = self.all.iter_mut().find(|s| s.is(step)).filter(|_| ranks > MOST_RANKS) {
+                step.ranks.clear();
+            }
         }
     }
 
@@ -116,6 +156,7 @@ mod tests {
             end: end.map(|how| (200, how)),
             usage: Usage { cpu_ms: 30, ..away },
             away,
+            ranks: Vec::new(),
         }
     }
 
@@ -137,6 +178,14 @@ mod tests {
         }
         assert_eq!((steps.all.len(), steps.more), (MOST_STEPS, 5));
         assert_eq!(steps.away.cpu_ms, 10 * (MOST_STEPS as u64 + 4));
+        let ranks = |count: u32| {
+            let one = |rank| RankUse { rank, node: "n1".into(), how: How::Exit(0), usage: RankUsage::default() };
+            (0..count).map(one).collect()
+        };
+        let mut some = Steps::default();
+        some.note(&Step { ranks: ranks(MOST_RANKS as u32), ..step(0, Some(How::Exit(0))) });
+        some.note(&Step { ranks: ranks(1), ..step(1, Some(How::Exit(0))) });
+        assert_eq!(some.all.iter().map(|step| step.ranks.len()).collect::<Vec<_>>(), [MOST_RANKS, 0]);
         assert!(steps.all[0].is_sound() && !Step { name: "x".repeat(300), ..step(0, None) }.is_sound());
     }
 }

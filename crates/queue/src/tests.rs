@@ -502,3 +502,65 @@ fn who_waits_for_a_job_without_an_end_is_not_told_that_he_never_starts() {
     assert!(matches!(why(2), Why::NoRoom { .. }), "{}", why(2));
     assert!(matches!(why(3), Why::Never { .. }), "{}", why(3));
 }
+
+#[test]
+fn what_was_lost_with_its_node_ended_when_that_was_last_heard() {
+    let mut story = Story::new(Settings::default(), &[2]);
+    let job = |story: &mut Story| story.submit(Spec { requeue: false, ..ranks(1) });
+    let ended = |effects: &[Effect]| {
+        let found = effects.iter().find_map(|e| if let Effect::Outcome(o) = e { Some(o.ended) } else { None });
+        found.unwrap()
+    };
+    job(&mut story);
+    story.tick();
+    let begun = story.now;
+    story.now += 60_000;
+    story.does(Input::NodeHeard("n0".into(), 50_000));
+    assert_eq!(ended(&story.end("1", How::NodeLost("n0".into()))), begun + 10_000);
+    // It had begun after its node was last heard.
+    job(&mut story);
+    story.tick();
+    let begun = story.now;
+    story.now += 3_000;
+    story.does(Input::NodeHeard("n0".into(), 60_000));
+    story.now += 3_000;
+    assert_eq!(ended(&story.end("2", How::NodeLost("n0".into()))), begun);
+    story.now += 1;
+    // What it was away for before does not matter to one that began later, and one that came to its end did so now.
+    job(&mut story);
+    story.tick();
+    story.now += 5_000;
+    assert_eq!(ended(&story.end("3", How::NodeLost("n0".into()))), story.now);
+    job(&mut story);
+    story.tick();
+    story.now += 5_000;
+    story.does(Input::NodeHeard("n0".into(), 1_000));
+    assert_eq!(ended(&story.end("4", How::Exit(0))), story.now);
+}
+
+#[test]
+fn what_waits_is_changed_and_what_runs_keeps_what_it_has() {
+    let second = Partition { nodes: vec!["n1".into()], ..Partition::default() };
+    let partitions = [("batch".to_owned(), Partition::default()), ("second".to_owned(), second)].into();
+    let mut story = Story::new(Settings { partitions, ..Settings::default() }, &[2, 2]);
+    let id = story.submit(Spec { hold: true, ..ranks(1) });
+    story.does(Input::Absent(Vec::new()));
+    story.does(Input::Update(id, Update::Partition("second".into())));
+    story.does(Input::Update(id, Update::Memory(500)));
+    story.does(Input::Update(id, Update::Ranks(2)));
+    for (update, why) in [
+        (Update::Partition("third".into()), "there is no partition third"),
+        (Update::Nodes(2, None), "Requested node configuration is not available"),
+        (Update::Nodes(0, None), "--nodes"),
+        (Update::Quality("gold".into()), "no quality of service gold"),
+        (Update::AtOnce(None), "not an array"),
+    ] {
+        let said = story.refused(Input::Update(id, update));
+        assert!(said.contains(why), "{said}");
+    }
+    story.does(Input::Release { id: Id::of(id), operator: false });
+    assert_eq!(story.tick(), "1 on n1x2");
+    assert!(story.refused(Input::Update(id, Update::Memory(1))).contains("no longer pending"));
+    story.does(Input::Update(id, Update::Limit(60_000)));
+    assert_eq!(story.queue.job(id).unwrap().spec.limit_ms, Some(60_000));
+}

@@ -176,6 +176,45 @@ fn later(text: &str) -> Option<u64> {
     number.checked_mul(each).filter(|ms| *ms <= LONGEST)
 }
 
+/// A moment as sacct's `--starttime` has it: `now-1hour`, `09:30`, `noon`, `0120`, `01/20-09:30`, `2030-01-20T12:34`. A time without a day is this day's,
+/// a date without a year the last such one. None: it is something else.
+pub fn past(text: &str, now: u64, zone: i64) -> Option<u64> {
+    let lower = text.trim().to_ascii_lowercase();
+    if let Some(rest) = lower.strip_prefix("now") {
+        let rest = rest.trim_start();
+        return match (rest.strip_prefix('-'), rest.strip_prefix('+')) {
+            (Some(before), _) => Some(now.saturating_sub(later(before)?)),
+            (_, Some(after)) => Some(now.saturating_add(later(after)?)),
+            _ => rest.is_empty().then_some(now),
+        };
+    }
+    let shift = zone.clamp(-100_000, 100_000) * 1000;
+    let today = now.saturating_add_signed(shift) / DAY;
+    let at = |day: u64, clock: u64| (day * DAY + clock).checked_add_signed(-shift);
+    match lower.as_str() {
+        "today" => return at(today, 0),
+        "tomorrow" => return at(today + 1, 0),
+        "yesterday" => return at(today.saturating_sub(1), 0),
+        "fika" => return at(today, 15 * HOUR),
+        _ => {}
+    }
+    if let Some(time) = clock(&lower) {
+        return at(today, time);
+    }
+    // A day, and then maybe a time.
+    let lower = lower.replace('.', "/");
+    let cut = match lower.contains('/') {
+        true => lower.split_once(['-', 't']),
+        false => lower.split_once('t'),
+    };
+    let (day, time) = cut.map_or((lower.as_str(), Some(0)), |(day, time)| (day, clock(time)));
+    let last = |from: u64| date(day, from).filter(|found| *found <= today);
+    // Of those that name no year the next one after a day is found: that after a year ago is the last one, or today's.
+    let found = date(day, today).filter(|found| *found <= today);
+    let found = found.or_else(|| last(today.saturating_sub(365))).or_else(|| date(day, today));
+    at(found?, time?)
+}
+
 /// A moment as `--begin` and `--deadline` have it: `now+2hours`, `16:00`, `tomorrow`, `noon`, `2030-01-20T12:34:00`, `01/20 9:30PM`, and PBS's
 /// `[[CC]YY]MMDDhhmm`. `zone` is how many seconds local time is ahead of UTC: the caller's clock knows, this crate has none.
 pub fn moment(text: &str, now: u64, zone: i64) -> Result<u64, String> {
@@ -268,6 +307,36 @@ mod tests {
         assert_eq!((at("12:15am"), at("202402290015")), (now + HOUR + 15 * MINUTE, now + HOUR + 15 * MINUTE));
         for wrong in ["2023-02-29", "25:00", "13/01", "now-1", "soon", "", "now+", "0:0:61"] {
             assert!(moment(wrong, now, 0).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_of_sacct_are_past_ones() {
+        // 2026-03-10 12:00:00 UTC; an hour ahead there.
+        let now = 1_773_144_000_000;
+        let past = |text: &str| past(text, now, 3600).map(|at| at as i64 - now as i64).map(|ms| ms / 1000);
+        for (text, seconds) in [
+            ("now", 0),
+            ("now-1hour", -3600),
+            ("now-2days", -172_800),
+            ("now - 30", -30),
+            ("now+1minute", 60),
+            ("today", -13 * 3600),
+            ("midnight", -13 * 3600),
+            ("noon", -3600),
+            ("fika", 2 * 3600),
+            ("09:30", -3 * 3600 - 1800),
+            ("0309", -37 * 3600),
+            ("0311", -(364 * 24 + 13) * 3600),
+            ("03/09-12:00", -25 * 3600),
+            ("03.09.26", -37 * 3600),
+            ("2026-03-10T13:00:00", 0),
+            ("2026-03-09", -37 * 3600),
+        ] {
+            assert_eq!(past(text), Some(seconds), "{text}");
+        }
+        for wrong in ["", "now-", "now-1parsec", "soon", "2026-13-01", "25:00"] {
+            assert_eq!(past(wrong), None, "{wrong}");
         }
     }
 }

@@ -235,6 +235,7 @@ impl World {
                 end: chance.one_in(2).then_some((6, How::Exit(0))),
                 usage: Usage::default(),
                 away: Usage { cpu_ms: 7, ..Usage::default() },
+                ranks: Vec::new(),
             };
             let user = ["ann", "ben", "cy"][chance.below(3) as usize].to_owned();
             return self.does(Input::Step { id, run: chance.one_in(2).then_some(run), user, step: Box::new(step) });

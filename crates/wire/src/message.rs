@@ -134,6 +134,10 @@ pub enum Question {
     Drain {
         /// Which of the two.
         on: bool,
+        /// Why, for others to see.
+        reason: String,
+        /// Who he is.
+        by: String,
     },
     /// What did you decide of late? An administrator at the asking node wants to know.
     Decisions,
@@ -222,9 +226,11 @@ impl Message {
             Message::Ask { question: Question::Admit { home, .. } | Question::ComesNot { home, .. }, .. } => {
                 within("bytes of a member's name", home.len(), crate::name::MAX_NAME)
             }
+            Message::Ask { question: Question::Drain { reason, by, .. }, .. } => {
+                within("bytes of a reason", reason.len() + by.len(), MAX_TEXT)
+            }
             Message::Ask {
-                question:
-                    Question::Drain { .. } | Question::Decisions | Question::Fabric | Question::TakeIn(_) | Question::Queue,
+                question: Question::Decisions | Question::Fabric | Question::TakeIn(_) | Question::Queue,
                 ..
             } => Ok(()),
             Message::Ask { question: Question::Post(event), .. } => within("bytes of an event", event.len(), MAX_TEXT),

@@ -11,15 +11,31 @@ fn id(text: &str) -> Result<Id, String> {
 
 /// Some jobs or tasks, as one word names them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Several(Vec<Id>);
+pub struct Several(Vec<Id>, Option<u32>);
 
 fn several(text: &str) -> Result<Several, String> {
-    Id::read_all(text).map(Several)
+    Id::read_all(text).map(|ids| Several(ids, None))
+}
+
+/// The same, or a step of one: `17.0`, `17_4.0`.
+fn several_or_step(text: &str) -> Result<Several, String> {
+    match text.split_once('.') {
+        Some((job, step)) => {
+            let number = step.parse().map_err(|_| format!("`{text}` is no step: say 17.0"))?;
+            Ok(Several(vec![Id::read(job)?], Some(number)))
+        }
+        None => several(text),
+    }
 }
 
 /// All that several words name.
 pub fn all_jobs(words: &[Several]) -> Vec<Id> {
-    words.iter().flat_map(|w| w.0.iter().copied()).collect()
+    words.iter().filter(|w| w.1.is_none()).flat_map(|w| w.0.iter().copied()).collect()
+}
+
+/// The steps among them.
+pub fn all_steps(words: &[Several]) -> Vec<(Id, u32)> {
+    words.iter().filter_map(|w| Some((*w.0.first()?, w.1?))).collect()
 }
 
 /// Batch jobs, which wait in the cluster's queue until there is room for them.
@@ -63,7 +79,10 @@ pub enum BatchVerb {
         /// The job, or a task of an array (17_4).
         #[arg(value_parser = id)]
         job: Id,
-        /// Print JSON.
+        /// What each rank of its steps that are over has used, and how it ended.
+        #[arg(long)]
+        ranks: bool,
+        /// Print JSON; with --ranks those.
         #[arg(long)]
         json: bool,
     },
@@ -325,8 +344,8 @@ pub struct CancelOptions {
     /// As scancel: signals go to steps, unless more is said.
     #[arg(long, hide = true)]
     pub slurm: bool,
-    /// The jobs; 17_4 for a task of an array, 17_[4-6,9] for some.
-    #[arg(value_name = "JOB", value_parser = several, required_unless_present_any = ["user", "me", "state", "name", "partition", "account", "qos", "reservation", "nodelist", "wckey"])]
+    /// The jobs; 17_4 for a task of an array, 17_[4-6,9] for some; 17.0 for a step.
+    #[arg(value_name = "JOB", value_parser = several_or_step, required_unless_present_any = ["user", "me", "state", "name", "partition", "account", "qos", "reservation", "nodelist", "wckey"])]
     pub jobs: Vec<Several>,
 }
 

@@ -17,7 +17,9 @@ const ENDS: &str = "Parallel jobs: how they begin and end";
 const NOT_PARALLEL: [&str; 11] =
     ["node", "best", "cpu", "home_only", "no_move", "nodes", "max_moves", "memory", "apart", "together", "detach"];
 /// What tasks have no use for.
-const NOT_EACH: [&str; 16] = [
+const NOT_EACH: [&str; 18] = [
+    "relative",
+    "multi_prog",
     "ranks",
     "hostfile",
     "slots",
@@ -160,6 +162,16 @@ pub struct ParallelOptions {
     /// A step of this batch job, which runs: on its nodes, with its variables.
     #[arg(long, value_name = "JOB", value_parser = pando_queue::Id::read, help_heading = WHERE)]
     pub jobid: Option<pando_queue::Id>,
+    /// Skip so many of the batch job's nodes: a step's first node is the one after them.
+    #[arg(short = 'r', long, value_name = "N", conflicts_with_all = ["nodelist", "hostfile", "slots", "exclusive"], help_heading = WHERE)]
+    pub relative: Option<u32>,
+    /// In the place of a program comes a file: in each line ranks (0,2-4, or * for the others), their program and its arguments, in which %t is
+    /// the rank and %o its place among the line's.
+    #[arg(long, requires = "ranks", help_heading = GIVEN)]
+    pub multi_prog: bool,
+    /// What the ranks run, if they begin as something else.
+    #[arg(long, value_name = "PROGRAM", hide = true)]
+    pub becomes: Option<OsString>,
     /// A word of another launcher was said that changes nothing.
     #[arg(long, hide = true)]
     pub as_job: bool,

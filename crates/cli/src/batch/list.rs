@@ -2,7 +2,7 @@
 
 use super::format::{Format, plain};
 use super::{Ended, ask, now};
-use crate::args::{CancelOptions, QueueOptions, all_jobs};
+use crate::args::{CancelOptions, QueueOptions, all_jobs, all_steps};
 use crate::show::print_json;
 use pando_node::client::Client;
 use pando_node::queue::ask::{Ask, Cluster, Done, Line, Shown, Whom};
@@ -318,6 +318,9 @@ fn show(client: &Client, options: &QueueOptions) -> Ended {
     let is_said = options.format.is_some() || options.columns.is_some() || options.start || options.long;
     let format = options.format.clone().or_else(|| from_environment("SQUEUE_FORMAT").filter(|_| !is_said));
     let named = options.columns.as_deref().map(super::columns::by_letters).transpose()?;
+    // What the option -O says otherwise.
+    let columns = from_environment("SQUEUE_FORMAT2").filter(|_| !is_said && format.is_none());
+    let named = named.or(columns.as_deref().map(super::columns::by_letters).transpose()?);
     let format = match (named.as_ref().or(format.as_ref()), options.start, options.long, options.slurm) {
         (Some(format), ..) => format,
         (None, true, ..) => START,
@@ -350,6 +353,13 @@ pub fn cancel(client: &Client, options: &CancelOptions) -> Ended {
     let more = options.account.is_some() || options.qos.is_some() || options.reservation.is_some();
     let picks = picks || more || !options.nodelist.is_empty() || options.wckey.is_some();
     let jobs = all_jobs(&options.jobs);
+    let steps = all_steps(&options.jobs);
+    if !steps.is_empty() {
+        let done = super::order(client, &Ask::CancelSteps { steps, signal })?;
+        if jobs.is_empty() && !picks && options.user.is_none() {
+            return Ok(done);
+        }
+    }
     // What stops, goes on or ends a job does so to all of it.
     let to_all = signal.is_some_and(|s| [libc::SIGKILL, libc::SIGSTOP, libc::SIGCONT, libc::SIGTSTP].contains(&s));
     let whom = match options.batch {

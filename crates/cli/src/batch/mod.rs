@@ -9,6 +9,7 @@ mod logs;
 mod nodes;
 pub mod options;
 mod past;
+mod ranks;
 mod scontrol;
 mod shown;
 mod spec;
@@ -275,7 +276,8 @@ pub fn act(client: &Client, verb: BatchVerb) -> i32 {
         BatchVerb::Release(ids) => order(client, &Ask::Release(all_jobs(&ids.jobs))),
         BatchVerb::Requeue { hold, ids } => order(client, &Ask::Requeue { ids: all_jobs(&ids.jobs), hold }),
         BatchVerb::Wait(ids) => wait(client, &all_jobs(&ids.jobs), false),
-        BatchVerb::Info { job, json } => shown::info(client, job, json).map(|()| 0),
+        BatchVerb::Info { job, ranks: true, json } => ranks::show(client, job, json).map(|()| 0),
+        BatchVerb::Info { job, json, .. } => shown::info(client, job, json).map(|()| 0),
         BatchVerb::Logs(options) => logs::logs(client, &options),
         BatchVerb::Attach { shell: true, job } => alloc::shell(client, job),
         BatchVerb::Attach { job, .. } => logs::attach(client, job),

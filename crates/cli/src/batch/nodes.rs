@@ -52,8 +52,11 @@ pub fn cluster(client: &Client) -> Result<Cluster, String> {
             p.nodes.extend((of && !p.nodes.contains(&node.name)).then(|| node.name.clone()));
         });
         let node = pando_queue::Node { name: node.name, cpus, memory, ..pando_queue::Node::default() };
-        all.nodes.push(NodeUse { node, used: (0, 0), jobs: 0, state: "down".into() });
+        all.nodes.push(NodeUse { node, used: (0, 0), jobs: 0, state: "down".into(), drain: None });
     }
+    // One that is open again may not have said so yet.
+    let shut = all.nodes.iter_mut().filter(|n| ["down", "drained", "draining"].contains(&n.state.as_str()));
+    shut.for_each(|n| n.drain = all.drains.remove(&n.node.name));
     all.nodes.sort_by(|a, b| a.node.name.cmp(&b.node.name));
     Ok(all)
 }
@@ -69,9 +72,22 @@ fn short(state: &str) -> &str {
     }
 }
 
+/// Why it takes no jobs, in the words of whoever drained it.
+fn why(node: Option<&NodeUse>) -> String {
+    match (node.and_then(|n| n.drain.as_ref()), node.map_or("", |n| n.state.as_str())) {
+        (Some(drain), _) if !drain.reason.is_empty() => drain.reason.clone(),
+        (_, "down") => "Not responding".into(),
+        (Some(_), _) => "no reason was given".into(),
+        // Its own user works there.
+        (None, "drained" | "draining") => "its owner works there".into(),
+        _ => "none".into(),
+    }
+}
+
 fn cell(partition: &PartitionUse, nodes: &[&NodeUse], letter: char) -> String {
     let names: Vec<&str> = nodes.iter().map(|n| n.node.name.as_str()).collect();
     let state = nodes.first().map_or("n/a", |n| n.state.as_str());
+    let drain = nodes.first().and_then(|n| n.drain.as_ref());
     let takes = |n: &&&NodeUse| ["idle", "mixed", "allocated"].contains(&n.state.as_str());
     let sum = |of: &dyn Fn(&NodeUse) -> u64| nodes.iter().map(|n| of(n)).sum::<u64>();
     let each = |of: &dyn Fn(&NodeUse) -> u64| {
@@ -111,13 +127,9 @@ fn cell(partition: &PartitionUse, nodes: &[&NodeUse], letter: char) -> String {
                 nodes.iter().flat_map(|n| &n.node.features).map(String::as_str).collect();
             if all.is_empty() { "(null)".into() } else { all.into_iter().collect::<Vec<_>>().join(",") }
         }
-        'E' => match state {
-            "down" => "Not responding".into(),
-            "drained" | "draining" => "drained".into(),
-            _ => "none".into(),
-        },
-        // The audit log of the node says it.
-        'H' | 'u' => "Unknown".into(),
+        'E' => why(nodes.first().copied()),
+        'H' => drain.map_or("Unknown".into(), |d| super::list::moment(Some(d.at).filter(|at| *at > 0))),
+        'u' => drain.filter(|d| !d.by.is_empty()).map_or("Unknown".into(), |d| d.by.clone()),
         's' => "1-infinite".into(),
         _ => String::new(),
     }
@@ -149,7 +161,9 @@ fn once(client: &Client, options: &SinfoOptions) -> Ended {
     if options.json {
         return print_json(&all).map(|()| 0);
     }
-    let format = options.format.as_deref().unwrap_or(match (options.each, options.long) {
+    let outside = super::said_outside("SINFO_FORMAT")
+        .filter(|_| !options.reasons && !options.summarize && !options.long && !options.each);
+    let format = options.format.as_deref().or(outside.as_deref()).unwrap_or(match (options.each, options.long) {
         _ if options.reasons => REASONS,
         _ if options.summarize => SUMMARY,
         (false, false) => USUAL,
@@ -167,7 +181,9 @@ fn once(client: &Client, options: &SinfoOptions) -> Ended {
         // Nodes that differ in nothing that is shown are one line.
         let mut groups: Vec<Vec<&NodeUse>> = Vec::new();
         for node in mine {
-            match groups.iter_mut().find(|g| !options.each && (options.summarize || g[0].state == node.state)) {
+            match groups.iter_mut().find(|g| {
+                !options.each && (options.summarize || (&g[0].state, &g[0].drain) == (&node.state, &node.drain))
+            }) {
                 Some(group) => group.push(node),
                 None => groups.push(vec![node]),
             }

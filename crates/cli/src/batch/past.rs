@@ -10,7 +10,7 @@ use crate::show::{print_json, print_table};
 use pando_node::client::Client;
 use pando_node::queue::ask::{Ask, Line, Past};
 use pando_node::sys;
-use pando_queue::{Id, State};
+use pando_queue::{Id, State, Usage, times};
 
 /// What sacct shows if nothing is said; with --brief; and with --long.
 const USUAL: &str = "jobid%-12,jobname%10,partition%10,account%10,alloccpus%10,state%10,exitcode%8";
@@ -37,12 +37,12 @@ impl Wanted<'_> {
             users.push(super::me());
         }
         let since = match &options.since {
-            Some(text) => crate::events::since(text)?,
+            Some(text) => when(text, options.slurm)?,
             // sacct begins with this day.
             None if options.slurm && jobs.is_empty() => midnight(),
             None => 0,
         };
-        let until = options.until.as_deref().map_or(Ok(u64::MAX), crate::events::since)?;
+        let until = options.until.as_deref().map_or(Ok(u64::MAX), |text| when(text, options.slurm))?;
         let states = if options.state.is_empty() { None } else { states(&options.state)? };
         Ok(Wanted { options, jobs, users, states, since, until })
     }
@@ -75,6 +75,20 @@ impl Wanted<'_> {
             && (self.jobs.is_empty() || self.jobs.iter().any(|id| super::list::is_of(line, *id)))
             && self.is(&line.user, &line.name, &line.account, &line.partition, &line.nodes, line.state)
     }
+}
+
+/// A moment in our words, or in sacct's.
+fn when(text: &str, slurm: bool) -> Result<u64, String> {
+    let (now, zone) = now();
+    let theirs = slurm.then(|| times::past(text, now, zone)).flatten();
+    theirs.map_or_else(|| crate::events::since(text), Ok)
+}
+
+/// What those that run have used until now, as far as their nodes say it.
+fn until_now(client: &Client, lines: &[&Line]) -> Vec<(Id, Usage)> {
+    let running = lines.iter().filter(|line| line.started.is_some());
+    let ids: Vec<Id> = running.filter_map(|line| Id::read(&line.id).ok()).collect();
+    if ids.is_empty() { Vec::new() } else { ask(client, &Ask::Used(ids)).unwrap_or_default() }
 }
 
 /// When this day began, where the user is.
@@ -116,8 +130,10 @@ pub fn history(client: &Client, options: &HistoryOptions) -> Ended {
     if options.slurm {
         let lines: Vec<Line> = ask(client, &Ask::List)?;
         let now = now().0;
-        let there = lines.iter().filter(|line| wanted.line(line));
-        rows.extend(there.flat_map(|line| accounts::of_line(line, now, steps)));
+        let there: Vec<&Line> = lines.iter().filter(|line| wanted.line(line)).collect();
+        let used = until_now(client, &there);
+        let of = |line: &Line| used.iter().find(|(id, _)| id.to_string() == line.id).map(|(_, usage)| *usage);
+        rows.extend(there.into_iter().flat_map(|line| accounts::of_line(line, now, steps, of(line))));
     }
     let mut columns = Columns::read(format, &accounts::COLUMNS)?;
     let between = options.delimiter.clone().unwrap_or_else(|| "|".into());

@@ -6,7 +6,7 @@ use super::{Ended, ask, nodes, order};
 use crate::show::print_json;
 use pando_node::client::Client;
 use pando_node::queue::ask::{Ask, Cluster, Line, Past, Shown};
-use pando_node::queue::{Names, filled, pattern, reason};
+use pando_node::queue::{Names, filled, pattern};
 use pando_node::views::{DrainRequest, Info};
 use pando_queue::{Id, Job, Request, State, Update, times};
 use std::ffi::OsStr;
@@ -74,7 +74,7 @@ fn ids(words: &[&str]) -> Result<Vec<Id>, String> {
 
 /// `NodeName=n[1-2] State=DRAIN Reason=disk`: what `pando drain` does.
 fn update_node(client: &Client, words: &[&str]) -> Ended {
-    let (mut names, mut on) = (Vec::new(), None);
+    let (mut names, mut on, mut reason) = (Vec::new(), None, String::new());
     for word in words {
         let (name, value) = word.split_once('=').ok_or_else(|| format!("`{word}`: write NAME=VALUE"))?;
         match (name.to_ascii_lowercase().as_str(), value.to_ascii_lowercase().as_str()) {
@@ -82,8 +82,7 @@ fn update_node(client: &Client, words: &[&str]) -> Ended {
             ("state", "drain") => on = Some(true),
             ("state", "resume" | "undrain" | "idle") => on = Some(false),
             ("state", _) => return Err(format!("State={value} can't be set: DRAIN and RESUME can")),
-            // The audit log of the node says who it was.
-            ("reason", _) => {}
+            ("reason", _) => reason = value.to_owned(),
             _ => {
                 return Err(format!(
                     "{name} of a node can't be changed here: its configuration has it (dist/pando.toml)"
@@ -93,10 +92,35 @@ fn update_node(client: &Client, words: &[&str]) -> Ended {
     }
     let on = on.ok_or("say State=DRAIN or State=RESUME")?;
     for node in names {
-        let what = DrainRequest { node: Some(node), on };
+        let what = DrainRequest { node: Some(node), on, reason: reason.clone() };
         let _: DrainRequest = client.post("/v1/drain", &what).map_err(super::said)?;
     }
     Ok(0)
+}
+
+/// What of a job can be changed.
+const CHANGES: &str = "TimeLimit, Nice, Name, StartTime, ArrayTaskThrottle; and while it waits Partition, NumNodes, NumTasks, ReqNodeList, MinMemoryNode, MinMemoryCPU, \
+    Features and QOS";
+
+/// What says which nodes a job gets. None: it is something else.
+fn asked(name: &str, value: &str) -> Result<Option<Update>, String> {
+    let number = |text: &str| text.parse::<u32>().map_err(|_| format!("{name}: `{value}` is no number"));
+    let list = || value.split([',', '&']).filter(|word| !word.is_empty()).map(str::to_owned).collect();
+    let memory = || pando_queue::sizes::megabytes(value).map_err(|why| format!("{name}: {why}"));
+    Ok(Some(match name {
+        "partition" | "partitionname" => Update::Partition(value.into()),
+        "numnodes" | "reqnodes" | "minnodes" => match value.split_once('-') {
+            Some((least, most)) => Update::Nodes(number(least)?, Some(number(most)?)),
+            None => Update::Nodes(number(value)?, None),
+        },
+        "numtasks" => Update::Ranks(number(value)?),
+        "nodelist" | "reqnodelist" => Update::Wanted(crate::nodelist::expand(value)?),
+        "minmemorynode" => Update::Memory(memory()?),
+        "minmemorycpu" => Update::MemoryPerCpu(memory()?),
+        "features" => Update::Features(list()),
+        "qos" => Update::Quality(value.into()),
+        _ => return Ok(None),
+    }))
 }
 
 /// `JobId=17 TimeLimit=1:00:00 Nice=10 Name=x`
@@ -105,6 +129,7 @@ fn update(client: &Client, words: &[&str]) -> Ended {
         return update_node(client, words);
     }
     let (mut hold, mut job, mut changes) = (None, None, Vec::new());
+    let of_job = words.iter().any(|word| word.to_ascii_lowercase().starts_with("job"));
     for word in words {
         let (name, value) = word.split_once('=').ok_or_else(|| format!("`{word}`: write NAME=VALUE"))?;
         match name.to_ascii_lowercase().as_str() {
@@ -130,16 +155,14 @@ fn update(client: &Client, words: &[&str]) -> Ended {
             "priority" => {
                 return Err("Priority follows from age, share and size: Nice lowers it, operators raise it with a Nice below 0; 0 holds the job".into());
             }
-            "partitionname" | "reservationname" => {
+            "partitionname" | "reservationname" if !of_job => {
                 return Err(format!(
                     "{name} can't be changed so: the configuration of the node that keeps the queue has it"
                 ));
             }
-            _ => {
-                return Err(format!(
-                    "{name} can't be changed here: there are TimeLimit, Nice, Name, StartTime and ArrayTaskThrottle"
-                ));
-            }
+            other => changes.push(
+                asked(other, value)?.ok_or_else(|| format!("{name} can't be changed here: there are {CHANGES}"))?,
+            ),
         }
     }
     let job = super::named(client, job.ok_or("say which job: JobId=17")?)?;
@@ -153,7 +176,7 @@ fn update(client: &Client, words: &[&str]) -> Ended {
         return Err(format!("all tasks of job {} have the same: say JobId={}", job.job, job.job));
     }
     if changes.is_empty() {
-        return Err("say what is to change: TimeLimit, Nice, Name, StartTime or ArrayTaskThrottle".into());
+        return Err(format!("say what is to change: {CHANGES}"));
     }
     let mut worst = 0;
     for change in changes {
@@ -191,12 +214,13 @@ fn called(job: &Job, id: Id) -> Vec<(&'static str, String)> {
     all
 }
 
-/// One word, as Slurm has it: scripts take what is between the blanks. `pando explain` has a sentence.
-fn why(shown: &Shown, id: Id) -> &'static str {
-    let job = &shown.job;
-    let task = id.task.or(job.waiting.first()).filter(|task| job.waiting.contains(*task));
-    let waits = task.filter(|_| shown.state == State::Pending);
-    waits.map_or("None", |task| reason(job, job.held.contains(task)))
+/// In words of Slurm's. `pando explain` has a sentence.
+fn why(shown: &Shown) -> String {
+    match (shown.reason.as_str(), &shown.last_failure) {
+        ("", Some(why)) if shown.state == State::Failed => why.clone(),
+        ("", _) => "None".into(),
+        (reason, _) => reason.to_owned(),
+    }
 }
 
 /// Of each node, or for each CPU, as it was asked for.
@@ -287,7 +311,7 @@ impl Show<'_> {
             ],
             vec![
                 ("JobState", shown.state.names().0.into()),
-                ("Reason", why(shown, id).into()),
+                ("Reason", why(shown)),
                 ("Dependency", none(spec.dependency.to_string())),
             ],
             vec![
@@ -336,13 +360,20 @@ impl Show<'_> {
         for n in &all.nodes {
             let of = all.partitions.iter().filter(|p| p.nodes.contains(&n.node.name)).map(|p| p.name.as_str());
             let gres: Vec<String> = n.node.gres.iter().map(|g| format!("{}:{}", g.kind, g.count)).collect();
-            self.print(&[
+            let mut lines = vec![
                 vec![("NodeName", n.node.name.clone()), ("State", n.state.to_uppercase())],
                 vec![("CPUAlloc", n.used.0.to_string()), ("CPUTot", n.node.cpus.to_string())],
                 vec![("RealMemory", n.node.memory.to_string()), ("AllocMem", n.used.1.to_string())],
                 vec![("AvailableFeatures", n.node.features.join(",")), ("Gres", gres.join(","))],
                 vec![("Jobs", n.jobs.to_string()), ("Partitions", of.collect::<Vec<_>>().join(","))],
-            ]);
+            ];
+            // As Slurm has it, with who said it and when.
+            if let Some(drain) = &n.drain {
+                let why = if drain.reason.is_empty() { "none" } else { &drain.reason };
+                let at = moment(Some(drain.at).filter(|at| *at > 0));
+                lines.push(vec![("Reason", format!("{why} [{}@{at}]", drain.by))]);
+            }
+            self.print(&lines);
         }
         Ok(0)
     }

@@ -5,7 +5,7 @@ use super::{ask, now};
 use crate::show::{print_json, print_table};
 use pando_node::client::Client;
 use pando_node::queue::ask::{Ask, Line, Past, Shown};
-use pando_queue::{Id, State, Step, times};
+use pando_queue::{Id, State, Step, Usage, times};
 
 /// A line for people, of what users and nodes have said.
 macro_rules! line {
@@ -72,11 +72,17 @@ pub fn info(client: &Client, id: Id, json: bool) -> Result<(), String> {
     if let Some(when) = all.ends {
         line!("ends       {} at the latest", at(when));
     }
+    let until_now: Vec<(Id, Usage)> =
+        if job.running.is_empty() { Vec::new() } else { ask(client, &Ask::Used(vec![id])).unwrap_or_default() };
     for (task, run) in &job.running {
         let nodes: Vec<String> = run.shares.iter().map(|s| format!("{} ({} CPUs)", s.node, s.cpus)).collect();
         let (name, number) = (job.name_of(*task), job.number_of(*task));
         line!("runs       {name} (number {number}) on {} for {}", nodes.join(", "), span(run.ran(now)));
         run.whereabouts().into_iter().for_each(|what| line!("where      {what}"));
+        if let Some(&(_, mut all)) = until_now.iter().find(|(id, _)| *id == name) {
+            all.add(&run.steps.away);
+            line!("used       {name}: CPU {:.1}s, {}M until now", all.cpu_ms as f64 / 1000.0, all.memory_mb);
+        }
         run.steps.all.iter().for_each(|step| line!("step       {name}.{}", in_words(step, now)));
     }
     for (state, tasks) in &job.over {

@@ -17,6 +17,8 @@ pub struct Names {
     array: Option<(String, String)>,
     name: String,
     user: String,
+    /// The step's number: 0, where it is none of a batch job.
+    step: u32,
 }
 
 /// Who writes.
@@ -40,11 +42,13 @@ impl Names {
             array: of("SLURM_ARRAY_JOB_ID").zip(of("SLURM_ARRAY_TASK_ID")).filter(|_| is_step),
             name: of("PANDO_BATCH_NAME").filter(|_| is_step).unwrap_or_else(|| name.to_owned()),
             user: of("USER").or_else(|| of("LOGNAME")).unwrap_or_default(),
+            step: 0,
         }
     }
 
-    /// It has this number of its own.
-    pub fn begin(&mut self, job: u64) {
+    /// It has this number of its own, and this one as a step.
+    pub fn begin(&mut self, job: u64, step: Option<u32>) {
+        self.step = step.unwrap_or(0);
         if self.job.is_empty() {
             self.job = job.to_string();
         }
@@ -64,22 +68,13 @@ impl Names {
                 b'x' => Filling::name(&self.name),
                 b'u' => Filling::name(&self.user),
                 b'N' => Filling::name(writer.node),
+                b's' => Filling::number(self.step),
                 b'n' => Filling::number(writer.at),
                 b'r' | b't' => Filling::number(writer.rank),
                 _ => return None,
             })
         });
         OsString::from_vec(name).into()
-    }
-}
-
-/// What can't be filled. The error is for people.
-pub fn check(pattern: &str) -> Result<(), String> {
-    match pattern.replace("%%", "").contains("%s") {
-        true => Err(format!(
-            "{pattern}: the step's number is not known where its files are made: use the job's (%j), and a word for each step"
-        )),
-        false => Ok(()),
     }
 }
 
@@ -90,7 +85,7 @@ mod tests {
     #[test]
     fn names_are_filled_as_slurm_does() {
         let array = Some(("17".to_owned(), "4".to_owned()));
-        let names = Names { job: "21".into(), array, name: "a/b".into(), user: "ann".into() };
+        let names = Names { job: "21".into(), array, name: "a/b".into(), user: "ann".into(), step: 3 };
         let writer = Writer { rank: 7, at: 1, node: "n2" };
         let filled = |pattern: &str| names.fill(pattern, writer).display().to_string();
         assert_eq!(filled("res-%j-%4t.%N"), "res-21-0007.n2");
@@ -98,9 +93,9 @@ mod tests {
         assert_eq!(filled("100%%-%q-%"), "100%-%q-%");
         assert_eq!(filled("ä%r%ö"), "ä7%ö");
         assert_eq!(filled("none"), "/dev/null");
-        assert!(check("x-%s").is_err() && check("%%s").is_ok());
+        assert_eq!(filled("%j.%s-%%s-%2s"), "21.3-%s-03");
         let mut own = Names::default();
-        own.begin(3);
+        own.begin(3, None);
         assert_eq!(own.fill("%j_%A_%a", writer).display().to_string(), "3_3_0");
     }
 }

@@ -12,6 +12,7 @@ pub mod map;
 mod output;
 mod program;
 mod progress;
+pub mod several;
 mod signals;
 mod step;
 mod template;
@@ -147,7 +148,10 @@ fn among(options: &crate::args::ParallelOptions, slots: &[(String, u32)]) -> Res
     let batch = std::env::var("PANDO_BATCH_NODES").unwrap_or_default();
     let own: Vec<&str> = batch.split(',').filter(|n| !n.is_empty()).collect();
     if own.is_empty() {
-        return Ok(named);
+        let outside = options
+            .relative
+            .map_or(Ok(named), |_| Err("--relative is for steps of a batch job: -w names nodes".to_owned()));
+        return outside;
     }
     let wanted = named.iter().chain(slots.iter().map(|(node, _)| node));
     if let Some(stranger) = wanted.into_iter().find(|n| !own.contains(&n.as_str())) {
@@ -156,7 +160,11 @@ fn among(options: &crate::args::ParallelOptions, slots: &[(String, u32)]) -> Res
     if !named.is_empty() || !slots.is_empty() {
         return Ok(named);
     }
-    Ok(own.into_iter().map(str::to_owned).collect())
+    let skipped = options.relative.unwrap_or(0) as usize;
+    let own = own.get(skipped..).filter(|left| left.len() >= options.node_count.unwrap_or(1) as usize).ok_or_else(|| {
+        format!("--relative {skipped}: this batch job's nodes are {batch}, and too few come after those that are skipped")
+    })?;
+    Ok(own.iter().map(|name| (*name).to_owned()).collect())
 }
 
 /// A step has as many of the job's nodes as it has ranks for, where nothing else is said; the head takes those where the fewest of the job's
@@ -190,7 +198,8 @@ fn request(options: &RunOptions) -> Result<(Request, Sources), String> {
     let environment = environment(all, p.export.as_deref(), &more)?;
     let terminal = p.pty.then(terminal::size).transpose()?;
     let environment = if p.pty { terminal::with_kind(environment) } else { environment };
-    let task = task_of(&options.command, p.chdir.as_deref(), environment)?;
+    let (command, becomes) = command(options)?;
+    let task = task_of(&command, p.chdir.as_deref(), environment)?;
     let stdin = p.input.unwrap_or(Stdin::Rank(0));
     let directory = PathBuf::from(OsStr::from_bytes(&task.directory));
     if let (Stdin::Rank(rank), Some(ranks)) = (stdin, p.ranks)
@@ -199,8 +208,8 @@ fn request(options: &RunOptions) -> Result<(Request, Sources), String> {
     {
         return Err(format!("--input {rank}: there are ranks 0 to {}", ranks - 1));
     }
-    let sources = Sources::find(&options.command[0], &directory, p.bcast.unwrap_or_default(), &p.with)?;
-    let program = Path::new(&options.command[0]).file_name().unwrap_or_default();
+    let sources = Sources::find(&command[0], &directory, p.bcast.unwrap_or_default(), &p.with)?;
+    let program = Path::new(&becomes).file_name().unwrap_or_default();
     let slots = match (&p.slots, &p.hostfile) {
         (Some(slots), _) => slots.0.clone(),
         (None, Some(file)) => hostfile::read(file)?,
@@ -230,11 +239,26 @@ fn request(options: &RunOptions) -> Result<(Request, Sources), String> {
         exclusive: p.exclusive.as_ref().map(|_| step::exclusive()).transpose()?.unwrap_or_default(),
         memory_mb: p.mem.unwrap_or(0),
         quality: quality(p),
-        mpi: program::mpi(p.mpi.unwrap_or_default(), &options.command[0], &directory),
+        mpi: program::mpi(p.mpi.unwrap_or_default(), &becomes, &directory),
         files: sources.files(),
         needs: sources.needs.clone(),
     };
     Ok((request, sources))
+}
+
+/// What every rank begins with, and the program that it is, or the first of them becomes.
+fn command(options: &RunOptions) -> Result<(Vec<OsString>, OsString), String> {
+    let p = &options.parallel;
+    let first = options.command[0].clone();
+    if !p.multi_prog {
+        return Ok((options.command.clone(), p.becomes.clone().unwrap_or(first)));
+    }
+    let shown = first.to_string_lossy().into_owned();
+    let in_words = |why: String| format!("--multi-prog {shown}: {why}");
+    let text = std::fs::read_to_string(&first).map_err(|e| in_words(e.to_string()))?;
+    let programs = several::read(&text, p.ranks.unwrap_or(1)).map_err(in_words)?;
+    let becomes = programs.first().map_or(first, |program| program.words[0].clone());
+    Ok((several::command(&programs), becomes))
 }
 
 /// The variable says it for all jobs here, as far as they fit: a batch job of a queue whose jobs share CPUs has it for its steps.
@@ -364,9 +388,9 @@ impl Job {
                 return self.nodes.is_empty() && !self.begun;
             }
             Tell::Waits(why) => self.printer.say(&format!("waiting: {why}")),
-            Tell::Begun { job, nodes } => {
+            Tell::Begun { job, step, nodes } => {
                 (self.begun, self.nodes) = (true, nodes);
-                self.printer.begin(job, &self.nodes);
+                self.printer.begin(job, step, &self.nodes);
                 if let Some(Err(e)) = self.has_terminal.then(|| terminal::enter(&self.line)) {
                     self.printer.say(&format!("the terminal here: {e}"));
                 }

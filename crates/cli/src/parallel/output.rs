@@ -1,6 +1,6 @@
 //! What ranks write, to where it belongs: whole lines of many ranks side by side, a single rank as it comes, or files.
 
-use super::filled::{self, Names, Writer};
+use super::filled::{Names, Writer};
 use super::terminal;
 use crate::args::ParallelOptions;
 use pando_launch::{Share, Stream};
@@ -38,7 +38,6 @@ impl Printer {
         let out = options.output.clone();
         let err = options.error.clone().or_else(|| out.clone());
         for pattern in [&out, &err].into_iter().flatten() {
-            filled::check(pattern)?;
             let dir =
                 Path::new(pattern).parent().filter(|d| !d.as_os_str().is_empty() && !d.to_string_lossy().contains('%'));
             if let Some(dir) = dir.filter(|dir| !dir.is_dir()) {
@@ -61,8 +60,8 @@ impl Printer {
     }
 
     /// These run it.
-    pub fn begin(&mut self, job: u64, nodes: &[Share]) {
-        self.names.begin(job);
+    pub fn begin(&mut self, job: u64, step: Option<u32>, nodes: &[Share]) {
+        self.names.begin(job, step);
         self.nodes = nodes.to_vec();
         let all: Vec<u32> = nodes.iter().flat_map(|n| n.first..n.first + n.ranks).collect();
         for pattern in [self.out.clone(), self.err.clone()].into_iter().flatten() {

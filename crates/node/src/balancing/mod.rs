@@ -16,7 +16,7 @@ use crate::moves;
 use crate::owner::{Caller, Facts};
 use crate::processes::Known;
 use crate::questions::ask;
-use crate::views::{Event, MoveRequest};
+use crate::views::{Drain, Event, MoveRequest};
 pub use advice::{Advice, advised};
 use brakes::Brakes;
 use facts::{Key, Samples};
@@ -31,6 +31,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 
 /// So long a process is not offered again to a node that did not want it.
 const NOT_AGAIN: Duration = Duration::from_secs(15);
@@ -86,7 +87,7 @@ struct State {
     /// Processes that are away whose helpers have been asked for home's memory.
     released: BTreeMap<Key, relief::Asked>,
     /// This node is being emptied.
-    drained: bool,
+    drained: Option<Drain>,
 }
 
 /// What is remembered from look to look.
@@ -94,6 +95,8 @@ struct State {
 pub struct Balancing {
     state: Mutex<State>,
     brakes: Mutex<Brakes>,
+    /// Somebody waits to hear whether it is being emptied.
+    drains: Notify,
 }
 
 impl Balancing {
@@ -197,12 +200,26 @@ impl Balancing {
 
     /// Is this node being emptied?
     pub fn is_drained(&self) -> bool {
-        self.state().drained
+        self.state().drained.is_some()
+    }
+
+    /// And why?
+    pub fn drained(&self) -> Option<Drain> {
+        self.state().drained.clone()
+    }
+
+    /// Until that changes.
+    pub async fn drain_changed(&self) {
+        self.drains.notified().await;
     }
 
     /// Somebody at `by` wants this node to be emptied, or used again.
-    pub fn drain(&self, node: &Node, on: bool, by: &str) {
-        if std::mem::replace(&mut self.state().drained, on) == on {
+    pub fn drain(&self, node: &Node, why: Option<Drain>, by: &str) {
+        let on = why.is_some();
+        // Who says again that he wants it says why.
+        let before = std::mem::replace(&mut self.state().drained, why).is_some();
+        self.drains.notify_one();
+        if before == on {
             return;
         }
         let name = node.name();

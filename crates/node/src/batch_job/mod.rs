@@ -103,6 +103,8 @@ pub enum Said {
     },
     /// Just before the end: after it the helper is there for another job of the same user.
     Stays,
+    /// What it has used until now.
+    Used(Usage),
 }
 
 /// From the daemon.
@@ -123,6 +125,8 @@ pub enum Told {
     Bye,
     /// Take this on: only to a helper that has no job, on the connection that it was started with.
     Take(Box<Task>),
+    /// How much has it used until now?
+    Measure,
 }
 
 /// What a run is called in its processes' environment.
@@ -267,7 +271,10 @@ impl Job {
         let directory = PathBuf::from(OsStr::from_bytes(&order.directory.0));
         if !rank::as_user(who, || directory.is_dir()) {
             let shown = directory.display();
-            return Err(format!("node {node}: there is no directory {shown} (--chdir takes another one)"));
+            let why = format!("node {node}: there is no directory {shown} (--chdir takes another one)");
+            // It is its user's mistake: it will be no better at the next try.
+            self.ended = Some((How::CantBegin(why), Usage::default()));
+            return Ok(());
         }
         let files = match rank::as_user(who, || files::open(order, node, &directory)) {
             Ok(files) => files,
@@ -361,6 +368,10 @@ impl Job {
                     Some(Told::End(why)) => self.end(&why),
                     Some(Told::Signal(number)) => self.held.signal(number),
                     Some(Told::Warn { number, script }) => self.warn(number, script),
+                    Some(Told::Measure) => {
+                        let used = self.so_far();
+                        unsaid.push(Said::Used(used));
+                    }
                     _ => return false,
                 },
                 _ = children.recv() => self.collect().await,
@@ -480,6 +491,28 @@ impl Job {
         let memory = peak.unwrap_or(self.peak.max(of.largest));
         let energy_mj = self.held.energy_mj(cpu_ms);
         Usage { cpu_ms, memory_mb: memory.div_ceil(1 << 20), read: of.read, written: of.written, energy_mj }
+    }
+
+    /// The same of one that runs: those whom nobody has waited for count, too.
+    fn so_far(&mut self) -> Usage {
+        if let Some((_, usage)) = &self.ended {
+            return *usage;
+        }
+        let mut used = self.used();
+        let (mut cpu_ms, mut memory) = (0, 0);
+        for pid in family::all() {
+            cpu_ms += procfs::cpu_ms(pid);
+            memory += procfs::footprint(pid);
+            let (read, written) = procfs::disk_bytes(pid);
+            (used.read, used.written) = (used.read + read, used.written + written);
+        }
+        if self.held.group().cpu_ms().is_none() {
+            used.cpu_ms += cpu_ms;
+        }
+        if self.held.group().memory_peak().is_none() {
+            used.memory_mb = used.memory_mb.max(memory.div_ceil(1 << 20));
+        }
+        used
     }
 
     /// Bytes of memory that it may have here; 0: as many as there are.

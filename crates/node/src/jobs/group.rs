@@ -100,7 +100,7 @@ async fn run(
             Some(up) = from_tree.recv() => {
                 note(node, &order, &up);
                 if let Up::Used(used) = &up {
-                    tell(Heard::Used(*used));
+                    tell(Heard::Used(used.clone()));
                 }
                 head.up(up, now())
             }

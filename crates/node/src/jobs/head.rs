@@ -8,7 +8,6 @@ use super::{enter, part};
 use crate::audit::Entry as Audited;
 use crate::daemon::Node;
 use crate::gang::{self, About, Came};
-use crate::launcher::STEP;
 use crate::link::broken;
 use crate::moves::Refused;
 use crate::owner::Caller;
@@ -22,7 +21,7 @@ use axum::http::header::{CONNECTION, UPGRADE};
 use axum::response::{IntoResponse, Response};
 use hyper_util::rt::TokioIo;
 use pando_launch::{
-    Act, Ask, Candidate, Down, Frames, Head, Manager, Mpi, Order, Request, Share, Tell, Turns, Up, plan,
+    Act, Ask, Candidate, Down, Frames, Head, Manager, Mpi, Order, Request, STEP, Share, Tell, Turns, Up, plan,
 };
 use std::collections::VecDeque;
 use std::io;
@@ -88,10 +87,12 @@ where
     let (tell, queue) = unbounded_channel::<Tell>();
     let (hear, heard) = channel::<Ask>(WAITING);
     let said = Said { queue, beat: Tell::StdinTaken(0), silence: None, end: End::Closes };
+    let also = hear.clone();
     let mut user = User { heard, early: VecDeque::new(), tell: Some(tell), sends: false };
     let heads = async {
         let mut without = Vec::new();
         let request = as_step(node, request);
+        let _open = steps::open(node, &request, &user_name(caller.uid), &also);
         let (_lease, request) = match lease(node, request, &mut user).await {
             Ok(made) => made,
             Err(why) => return user.tell(Tell::No(why)),

@@ -12,7 +12,7 @@ pub mod numbers;
 mod part;
 pub(crate) mod spare;
 mod starter;
-mod steps;
+pub(crate) mod steps;
 mod sweep;
 
 use self::cache::Cache;
@@ -60,6 +60,8 @@ pub struct Jobs {
     mark: String,
     /// See [`steps::lease`].
     own: Mutex<steps::Own>,
+    /// See [`steps::open`].
+    open: Mutex<steps::Open>,
     /// Users that were looked up, and when: it takes longer than to start a rank.
     users: Mutex<BTreeMap<String, (Instant, Option<Identity>)>>,
 }
@@ -187,6 +189,7 @@ impl Jobs {
                 outside: BTreeMap::new(),
             }),
             own: Mutex::default(),
+            open: Mutex::default(),
             outside_changed: Notify::new(),
             file,
             writer,
@@ -211,6 +214,10 @@ impl Jobs {
 
     fn own(&self) -> MutexGuard<'_, steps::Own> {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn open_steps(&self) -> MutexGuard<'_, steps::Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A user by name, as this machine knows it, or knew it a moment ago.

@@ -4,14 +4,14 @@
 use super::group::Heard;
 use crate::daemon::Node;
 use crate::events::now_ms;
-use crate::launcher::STEP;
 use crate::queue::errand::Errand;
 use crate::queue::keeper;
-use pando_launch::{Amount, Ending, Order, Request, Tell, Up, Used, Word, own};
-use pando_queue::{How, Id, Step, Usage};
+use pando_launch::{Amount, Ask, Ending, Order, Ran, Request, STEP, Tell, Up, Used, Word, own};
+use pando_queue::{How, Id, RankUsage, RankUse, Step, Usage};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::mpsc::Sender;
 use tokio::time::{sleep, timeout};
 
 /// The command of a step ends when its end is stored, or after so long.
@@ -19,6 +19,10 @@ const STORED_WITHIN: Duration = Duration::from_secs(2);
 /// What the queue's node could not be told is told again after this, so often.
 const AGAIN: Duration = Duration::from_millis(500);
 const TRIES: u32 = 120;
+/// A step that is to end is asked to, and ended after this.
+const GRACE: Duration = Duration::from_secs(5);
+const TERM: u8 = libc::SIGTERM as u8;
+const KILL: u8 = libc::SIGKILL as u8;
 /// Nodes of a step that are told of.
 const MOST_NODES: usize = 1024;
 
@@ -46,7 +50,7 @@ impl Tally {
         let id = Id::read(variable(&order.task, "PANDO_BATCH_JOB")?).ok()?;
         let nodes = order.nodes.iter().filter(|share| share.ranks > 0).take(MOST_NODES);
         let step = Step {
-            number: variable(&order.task, STEP).and_then(|number| number.parse().ok()).unwrap_or(0),
+            number: order.step().unwrap_or(0),
             name: order.name.clone(),
             head: order.nodes[0].node.clone(),
             nodes: nodes.map(|share| (share.node.clone(), share.ranks)).collect(),
@@ -55,6 +59,7 @@ impl Tally {
             end: None,
             usage: Usage::default(),
             away: Usage::default(),
+            ranks: Vec::new(),
         };
         let run = variable(&order.task, "SLURM_RESTART_COUNT").and_then(|run| run.parse().ok());
         Some(Tally {
@@ -81,7 +86,21 @@ impl Tally {
                 let node = order.nodes.get(*place as usize).map_or_else(String::new, |share| share.node.clone());
                 self.ended(How::NodeLost(node));
             }
-            Up::Used(used) => self.used(*used),
+            Up::Used(used) => {
+                // Of some only nobody could say which used most.
+                let is_whole = used.ranks.len() == order.size() as usize;
+                let name =
+                    |place: u32| order.nodes.get(place as usize).map_or_else(String::new, |share| share.node.clone());
+                let one = |ran: &Ran| RankUse {
+                    rank: ran.rank,
+                    node: name(ran.place),
+                    how: ended(ran.how),
+                    usage: exact(ran.used),
+                };
+                self.step.ranks = if is_whole { used.ranks.iter().map(one).collect() } else { Vec::new() };
+                self.step.ranks.sort_by_key(|of| of.rank);
+                self.used(used);
+            }
             _ => {}
         }
     }
@@ -93,13 +112,13 @@ impl Tally {
             Heard::Word(Word::Tell(Tell::Abort { status, .. })) => self.ended(How::Exit((*status).max(1).into())),
             Heard::Word(Word::Tell(Tell::Lost { node, .. })) => self.ended(How::NodeLost(node.clone())),
             Heard::Word(_) => {}
-            Heard::Used(used) => self.used(*used),
+            Heard::Used(used) => self.used(used),
         }
     }
 
     /// Ranks have used this; all others have been told of before, or will be.
-    fn used(&mut self, used: Used) {
-        self.all = Used { all: self.all.all.and(used.all), away: self.all.away.and(used.away) };
+    fn used(&mut self, used: &Used) {
+        (self.all.all, self.all.away) = (self.all.all.and(used.all), self.all.away.and(used.away));
         (self.step.usage, self.step.away) = (usage(self.all.all), usage(self.all.away));
     }
 
@@ -132,6 +151,10 @@ fn ended(how: Ending) -> How {
     }
 }
 
+fn exact(of: Amount) -> RankUsage {
+    RankUsage { cpu_ms: of.cpu_ms, memory_kb: of.memory.div_ceil(1024), read: of.read, written: of.written }
+}
+
 fn usage(of: Amount) -> Usage {
     let memory_mb = of.memory.div_ceil(1 << 20);
     Usage { cpu_ms: of.cpu_ms, memory_mb, read: of.read, written: of.written, energy_mj: None }
@@ -147,6 +170,55 @@ async fn tell(node: Arc<Node>, errand: Errand) {
         }
         sleep(AGAIN).await;
     }
+}
+
+/// Steps whose heads are here, by batch job and number: whose they are, and the way to each.
+pub type Open = BTreeMap<(String, u32), (String, Sender<Ask>)>;
+
+/// One can be spoken to as long as this lives.
+pub struct Opened {
+    node: Arc<Node>,
+    key: (String, u32),
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.node.jobs.open_steps().remove(&self.key);
+    }
+}
+
+/// What its user's command asks may come from elsewhere, too.
+pub fn open(node: &Arc<Node>, request: &Request, user: &str, hear: &Sender<Ask>) -> Option<Opened> {
+    let key = (variable(&request.task, "PANDO_BATCH_JOB")?.to_owned(), variable(&request.task, STEP)?.parse().ok()?);
+    node.jobs.open_steps().insert(key.clone(), (user.to_owned(), hear.clone()));
+    Some(Opened { node: node.clone(), key })
+}
+
+/// Ends a step of that user's job, or has a signal go to its ranks. The error is for people.
+pub async fn end(node: &Arc<Node>, id: Id, number: u32, user: &str, signal: Option<i32>) -> Result<(), String> {
+    let key = (id.to_string(), number);
+    let found = node.jobs.open_steps().get(&key).cloned();
+    let over = || format!("there is no step {id}.{number}, or it is over");
+    let (_, hear) = found.filter(|(of, _)| of == user).ok_or_else(over)?;
+    let number = match signal.map(u8::try_from) {
+        None => TERM,
+        Some(Ok(number @ 1..=64)) => number,
+        Some(_) => return Err("there is no such signal".into()),
+    };
+    let told = timeout(STORED_WITHIN, hear.send(Ask::Signal(number))).await;
+    told.map_err(|_| format!("step {id} does not listen"))?.map_err(|_| over())?;
+    if signal.is_none() {
+        // Who does not heed that, or stands still, is not asked a second time.
+        let node = node.clone();
+        tokio::spawn(async move {
+            sleep(GRACE).await;
+            let still = node.jobs.open_steps().get(&key).is_some_and(|(_, now)| now.same_channel(&hear));
+            if still {
+                let _ = hear.send(Ask::Signal(KILL)).await;
+            }
+        });
+    }
+    Ok(())
 }
 
 /// CPUs that steps of batch jobs have for themselves: of which job, at which node, and how many.

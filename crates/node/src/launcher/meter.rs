@@ -2,7 +2,7 @@
 
 use super::family;
 use pando_kernel::{procfs, usage};
-use pando_launch::{Amount, Order, Used};
+use pando_launch::{Amount, Order, Ran, Used};
 use serde_bytes::ByteBuf;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -58,7 +58,7 @@ impl Meter {
     }
 
     /// What all of them have used, when nothing is left of them. `largest`: the most bytes that one process has had.
-    pub fn used(&self, largest: u64) -> Used {
+    pub fn used(&self, largest: u64, ranks: Vec<Ran>) -> Used {
         let now = usage::of_children();
         let all = Amount {
             cpu_ms: now.cpu_ms.saturating_sub(self.before.cpu_ms),
@@ -66,6 +66,6 @@ impl Meter {
             read: now.read.saturating_sub(self.before.read),
             written: now.written.saturating_sub(self.before.written),
         };
-        Used { all, away: if self.counted { Amount::default() } else { all } }
+        Used { all, away: if self.counted { Amount::default() } else { all }, ranks }
     }
 }

@@ -20,12 +20,12 @@ use meeting::Meeting;
 use meter::Meter;
 use pando_kernel::job_group::JobGroup;
 use pando_kernel::{pmix::Event, procfs, pty, rank};
-use pando_launch::{Down, Ending, Frames, Order, Up, Work, encode};
+use pando_launch::{Amount, Down, Ending, Frames, MOST_RAN, Order, Ran, Up, Work, encode};
 use ready::{Given, Ready};
 pub use scratch::sweep as sweep_scratch;
 use serde_bytes::ByteBuf;
+pub use start::MARK;
 use start::Rank;
-pub use start::{MARK, STEP};
 pub use starter::{BATCH, LAUNCH, LAUNCHER, PROGRAM, SPARE, starter_main};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -168,6 +168,7 @@ async fn job(
         late: Vec::new(),
         terminal: None,
         largest: 0,
+        ran: Vec::new(),
         out_of_memory: false,
     };
     // Nothing of it is left when the daemon is gone.
@@ -203,7 +204,7 @@ async fn finish(
     meter: Meter,
 ) {
     family::end_all().await;
-    let used = meter.used(state.largest);
+    let used = meter.used(state.largest, std::mem::take(&mut state.ran));
     let ended = std::mem::take(&mut state.ranks).into_values().chain(std::mem::take(&mut state.late));
     let readers: Vec<_> = ended
         .flat_map(|rank| {
@@ -280,6 +281,8 @@ struct State {
     terminal: Option<OwnedFd>,
     /// The most bytes that one process has had.
     largest: u64,
+    /// What each rank has used.
+    ran: Vec<Ran>,
     /// Its ranks had more memory than they may.
     out_of_memory: bool,
 }
@@ -504,6 +507,11 @@ impl State {
                 how => how,
             });
             found.ran = found.begun.elapsed();
+            if !self.order.pool && self.ran.len() < MOST_RAN {
+                let how = found.ended.unwrap_or(how);
+                let used = Amount { cpu_ms: used.cpu_ms, memory: used.largest, read: used.read, written: used.written };
+                self.ran.push(Ran { rank, place: self.place, how, used });
+            }
             found.clock.take().inspect(AbortHandle::abort);
             self.input.gone(rank);
             freed = true;

@@ -5,7 +5,7 @@ use super::streams::{Input, Phase, Streams};
 use pando_kernel::pty;
 use pando_kernel::rank::Setup;
 use pando_kernel::spawn::{Program, spawn};
-use pando_launch::{Ending, Kind, Manager, Order, Parcel, Share, Stdin, Stream};
+use pando_launch::{Ending, Kind, Manager, Order, Parcel, STEP, Share, Stdin, Stream};
 use serde_bytes::ByteBuf;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
@@ -276,9 +276,6 @@ fn pipe_in() -> io::Result<(Option<OwnedFd>, OwnedFd)> {
     let (theirs, mine) = io::pipe()?;
     Ok((Some(mine.into()), theirs.into()))
 }
-
-/// The number of a step, by which its head tells it.
-pub const STEP: &str = "PANDO_BATCH_STEP";
 
 /// What a rank may want to know: our own names, those of Slurm, which many programs ask for, and those of PMI.
 fn variables(order: &Order, share: &Share, rank: u32, pmi: Option<i32>) -> Vec<(&'static str, String)> {

@@ -1,7 +1,9 @@
 //! What a user's command asks of the queue (`POST /v1/queue`), and what it is told. At other nodes than the queue's own the daemon passes it on.
 
+use crate::views::Drain;
 use pando_queue::{Bytes, Id, Job, Outcome, Reservation, Share, Spec, State, Update};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A question or an order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -21,6 +23,13 @@ pub enum Ask {
         /// To whom that goes.
         #[serde(default)]
         whom: Whom,
+    },
+    /// Steps are to end (`17.0`), or their ranks get a signal. The answer: [`Done`].
+    CancelSteps {
+        /// Jobs, and numbers of their steps.
+        steps: Vec<(Id, u32)>,
+        /// This signal, and no more.
+        signal: Option<i32>,
     },
     /// They are not to start. The answer: [`Done`].
     Hold(Vec<Id>),
@@ -107,6 +116,8 @@ pub enum Ask {
     Level(String),
     /// What is reserved. The answer: [`Reservation`]s.
     Reservations,
+    /// What these, or all, have used until now that run. The answer: [`Id`]s with their [`Usage`](pando_queue::Usage)s.
+    Used(Vec<Id>),
 }
 
 impl Ask {
@@ -114,7 +125,9 @@ impl Ask {
     pub fn may_come_twice(&self) -> bool {
         match self {
             Ask::Submit(spec) => !spec.ticket.is_empty(),
-            Ask::Requeue { .. } | Ask::Cancel { signal: Some(_), .. } => false,
+            Ask::Requeue { .. } | Ask::Cancel { signal: Some(_), .. } | Ask::CancelSteps { signal: Some(_), .. } => {
+                false
+            }
             _ => true,
         }
     }
@@ -125,8 +138,9 @@ impl Ask {
             Ask::Cancel { ids, .. } | Ask::Hold(ids) | Ask::Release(ids) | Ask::Requeue { ids, .. } => {
                 ids.iter_mut().collect()
             }
-            Ask::Park { ids, .. } | Ask::Named(ids) => ids.iter_mut().collect(),
+            Ask::Park { ids, .. } | Ask::Named(ids) | Ask::Used(ids) => ids.iter_mut().collect(),
             Ask::Show(id) | Ask::Wait { id, .. } | Ask::Read { id, .. } => vec![id],
+            Ask::CancelSteps { steps, .. } => steps.iter_mut().map(|(id, _)| id).collect(),
             _ => Vec::new(),
         }
     }
@@ -214,7 +228,7 @@ pub struct Line {
     pub nice: i32,
     /// Why it does not run, in few words.
     pub reason: String,
-    /// Higher ones go first; 0 where it does not wait.
+    /// Higher ones go first; of what runs that which it began with.
     pub priority: f64,
     /// When it was submitted, milliseconds since 1970.
     pub submitted: u64,
@@ -262,6 +276,9 @@ pub struct Shown {
     pub job: Job,
     /// How it stands.
     pub state: State,
+    /// The same in a word of Slurm's.
+    #[serde(default)]
+    pub reason: String,
     /// What is in its way, a sentence.
     pub why: Option<String>,
     /// Its priority, and how many jobs have more.
@@ -342,6 +359,9 @@ pub struct NodeUse {
     pub jobs: u32,
     /// `idle`, `mixed`, `allocated`; `drained`, or `draining` while jobs run there.
     pub state: String,
+    /// Why it is drained, once somebody has looked for that in [`Cluster::drains`].
+    #[serde(default)]
+    pub drain: Option<Drain>,
 }
 
 /// A partition as the queue has it.
@@ -368,4 +388,7 @@ pub struct Cluster {
     pub rules: pando_queue::Settings,
     /// The node that keeps it.
     pub keeper: String,
+    /// Nodes that are drained, and why.
+    #[serde(default)]
+    pub drains: BTreeMap<String, Drain>,
 }

@@ -16,6 +16,7 @@ use crate::jobs::member;
 use crate::jobs::numbers::{self, Numbers};
 use crate::owner::clean;
 use crate::sys::effective_uid;
+use crate::views::Drain;
 use pando_kernel::job_group::JobGroup;
 use pando_launch::Identity;
 use pando_queue::gres::Gres;
@@ -35,6 +36,8 @@ use tokio::time::timeout;
 pub(super) const BACK_WITHIN: Duration = Duration::from_secs(5);
 /// A helper that was started says within this that it is there.
 const COMES_WITHIN: Duration = Duration::from_secs(10);
+/// A helper says within this what its job has used.
+const SAYS_WITHIN: Duration = Duration::from_secs(1);
 /// In the node's state: a file for each run that is here.
 const FILES: &str = "batch";
 /// What the queue's node could not be told is told again after this.
@@ -53,12 +56,15 @@ struct Here {
     kept: Kept,
     /// It runs, or has run.
     began: bool,
+    /// Who wants to know what it has used until now.
+    asked: Vec<oneshot::Sender<Usage>>,
     abroad: away::Abroad,
 }
 
 impl Here {
     fn new(kept: Kept) -> Here {
-        Here { tell: None, waits: Vec::new(), kept, began: false, abroad: away::Abroad::default() }
+        let abroad = away::Abroad::default();
+        Here { tell: None, waits: Vec::new(), kept, began: false, asked: Vec::new(), abroad }
     }
 }
 
@@ -241,9 +247,18 @@ pub(super) async fn recover(node: Arc<Node>) {
             is_here
         };
         if !is_here {
-            tokio::spawn(lost(node.clone(), key, went_away(&node)));
+            tokio::spawn(lost_before(node.clone(), key));
         }
     }
+}
+
+/// One that an earlier daemon has begun: it was over before this one began.
+async fn lost_before(node: Arc<Node>, key: Key) {
+    let ms = ward(&node).begun.elapsed().as_millis() as u64;
+    // Without it accounts have it for some seconds longer.
+    let _ = keeper::tell(&node, &key, &Errand::Back(ms)).await;
+    let how = went_away(&node);
+    lost(node, key, how).await;
 }
 
 /// What says that a run has, or has had, a helper here.
@@ -418,6 +433,33 @@ pub fn is_known(node: &Node, key: &Key) -> Result<bool, String> {
     may_come_back(node).map(|()| false)
 }
 
+/// What those of them that are here have used until now; of one that does not say it soon nothing.
+pub async fn uses(node: &Node, keys: Vec<Key>) -> Vec<(Key, Usage)> {
+    let ask = |key: Key| {
+        let mut inner = ward(node).inner();
+        let here = inner.all.get_mut(&key)?;
+        here.tell.as_ref()?.send(Told::Measure).ok()?;
+        let (sender, answer) = oneshot::channel();
+        here.asked.push(sender);
+        Some((key, answer))
+    };
+    let asked: Vec<_> = keys.into_iter().take(MOST).filter_map(ask).collect();
+    let until = tokio::time::Instant::now() + SAYS_WITHIN;
+    let mut all = Vec::new();
+    for (key, answer) in asked {
+        if let Ok(Ok(usage)) = tokio::time::timeout_at(until, answer).await {
+            all.push((key, usage));
+        }
+    }
+    all
+}
+
+/// A helper says it.
+pub(super) fn used(node: &Node, key: &Key, usage: Usage) {
+    let asked = ward(node).inner().all.get_mut(key).map(|here| std::mem::take(&mut here.asked));
+    asked.into_iter().flatten().for_each(|asked| _ = asked.send(usage));
+}
+
 /// Does it run here?
 pub fn is_here(node: &Node, key: &Key) -> bool {
     ward(node).inner().all.contains_key(key)
@@ -467,7 +509,9 @@ pub(super) fn unfit(node: &Node, key: &Key, why: &str) {
     }
     let (who, on) = (format!("batch job {}", key.id), format!("node {}", node.name()));
     node.audit.note(&Entry { who, what: "drain", on, allowed: true, why: why.clone() });
-    node.balancing.drain(node, true, &format!("by batch job {}: {why}", key.id));
+    let by = format!("batch job {}", key.id);
+    let drain = Drain { reason: why.clone(), by: by.clone(), at: crate::events::now_ms() };
+    node.balancing.drain(node, Some(drain), &format!("by {by}: {why}"));
 }
 
 fn hooks(node: &Node) -> Hooks {

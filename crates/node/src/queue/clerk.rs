@@ -144,7 +144,8 @@ impl Clock {
 /// Begins with what is in the journal. What was under way is done once more: nobody knows how far it came.
 pub fn start(journal: Journal, settings: Settings, act: impl FnOnce(Desk) -> Act) -> Result<Desk, String> {
     let records = journal.records().map_err(|e| e.to_string())?;
-    let last = records.last().map_or(0, |r| r.at);
+    // One says later than the others what was over earlier.
+    let last = records.iter().map(|r| r.at).max().unwrap_or(0);
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
     let clock = Clock::new(wall, last);
     let stored = records.len();

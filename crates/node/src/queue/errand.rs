@@ -6,6 +6,7 @@ use super::{batch, logs, terms, variables};
 use crate::daemon::Node;
 use crate::jobs::link::next;
 use crate::jobs::spare::{Spares, WAITS};
+use crate::jobs::steps;
 use crate::link::broken;
 use crate::peers;
 use pando_launch::{Frames, encode};
@@ -137,6 +138,21 @@ pub enum Errand {
         /// The step.
         step: Box<Step>,
     },
+    /// End this step of a user's job, whose head is there; or have this signal go to its ranks.
+    EndStep {
+        /// The job's run.
+        key: Key,
+        /// Whose.
+        user: String,
+        /// The step.
+        number: u32,
+        /// The signal.
+        signal: Option<i32>,
+    },
+    /// The sender's daemon has begun so long ago, milliseconds, and jobs of an earlier one were lost there.
+    Back(u64),
+    /// What have these used until now? The answer: each that is known with its usage, as JSON.
+    Uses(Vec<Key>),
     /// Have all its processes at this node. The answer comes when that is done: a [`Placing`](batch::away::Placing) as JSON.
     Place(Key, String),
 }
@@ -286,6 +302,15 @@ async fn serve_for(node: &Arc<Node>, peer: &str, queue: &str, errand: Errand) ->
         Errand::Runs => serde_json::to_vec(&batch::all(node, queue)).map_err(|e| e.to_string()),
         Errand::Has => serde_json::to_vec(&has::asked(node, peer)).map_err(|e| e.to_string()),
         Errand::Tells(now) => has::heard(node, peer, now).map(|()| Vec::new()),
+        Errand::EndStep { key, user, number, signal } => {
+            of_its_own(&key)?;
+            steps::end(node, key.id, number, &user, signal).await.map(|()| Vec::new())
+        }
+        Errand::Back(ms) => office::back(node, peer, ms).await.map(|()| Vec::new()),
+        Errand::Uses(keys) => {
+            keys.iter().try_for_each(of_its_own)?;
+            serde_json::to_vec(&batch::uses(node, keys).await).map_err(|e| e.to_string())
+        }
         Errand::Began(key) => office::began(node, &key, peer).await.map(|()| Vec::new()),
         Errand::Step { user, id, run, step } => office::step(node, user, id, run, step).await.map(|()| Vec::new()),
         Errand::Ended(key, how, usage) => office::ended(node, &key, how, usage, peer).await.map(|()| Vec::new()),

@@ -4,6 +4,7 @@
 use super::errand::{Errand, send};
 use crate::config::LONGEST_WORD;
 use crate::daemon::Node;
+use crate::views::Drain;
 use pando_queue::gres::{Gres, MOST_KINDS};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -16,6 +17,8 @@ const SETTLES: Duration = Duration::from_millis(300);
 const AGAIN: Duration = Duration::from_secs(5);
 /// Most of anything that another node may say.
 const MOST: usize = 64;
+/// Bytes of why a node is drained, and who wants it.
+const LONGEST_REASON: usize = 1024;
 
 /// What one has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,12 +30,18 @@ pub struct Has {
     pub gres: Vec<Gres>,
     /// CPUs that ranks of parallel jobs use which are no steps of batch jobs.
     pub busy: u32,
+    /// It takes no jobs, and why, if somebody has said that.
+    pub drain: Option<Drain>,
 }
 
 impl Has {
     fn is_sound(&self) -> bool {
         let words = self.features.iter().chain(self.gres.iter().map(|g| &g.kind));
-        self.features.len() <= MOST && self.gres.len() <= MOST_KINDS && words.clone().all(|w| w.len() <= LONGEST_WORD)
+        let reason = self.drain.as_ref().map_or(0, |drain| drain.reason.len() + drain.by.len());
+        reason <= LONGEST_REASON
+            && self.features.len() <= MOST
+            && self.gres.len() <= MOST_KINDS
+            && words.clone().all(|w| w.len() <= LONGEST_WORD)
     }
 }
 
@@ -55,10 +64,30 @@ pub fn of(node: &Node, name: &str) -> Has {
     }
 }
 
+/// Has it said what it has?
+pub fn is_known(node: &Node, name: &str) -> bool {
+    name == node.name() || locked(&node.queue.known.all).contains_key(name)
+}
+
 /// What this one has.
 fn here(node: &Node) -> Has {
     let about = &node.config.node;
-    Has { features: about.features.clone(), gres: about.gres(), busy: node.jobs.outside() }
+    Has {
+        features: about.features.clone(),
+        gres: about.gres(),
+        busy: node.jobs.outside(),
+        drain: node.balancing.drained(),
+    }
+}
+
+/// Nodes that are drained, as far as they have said so.
+pub fn drains(node: &Node) -> BTreeMap<String, Drain> {
+    let mut all: BTreeMap<String, Drain> = locked(&node.queue.known.all)
+        .iter()
+        .filter_map(|(name, has)| Some((name.clone(), has.drain.clone()?)))
+        .collect();
+    all.extend(node.balancing.drained().map(|drain| (node.name(), drain)));
+    all
 }
 
 /// The node that keeps the queue asks.
@@ -95,7 +124,10 @@ pub fn ask(node: &Arc<Node>, name: String) {
 /// Until the daemon ends: tells what has changed to whom has asked.
 pub async fn keep(node: Arc<Node>) {
     loop {
-        node.jobs.outside_changed().await;
+        tokio::select! {
+            () = node.jobs.outside_changed() => {}
+            () = node.balancing.drain_changed() => {}
+        }
         tokio::time::sleep(SETTLES).await;
         let now = here(&node);
         // Another one may ask meanwhile, and be who keeps the queue by then.

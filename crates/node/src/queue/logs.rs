@@ -95,7 +95,6 @@ pub fn find(queue: &Queue, journal: &Journal, keeper: String, id: Id) -> Result<
     // Those that never began have no nodes.
     let past = past.into_iter().find(|old| old.outcome.id == id && !old.outcome.run.shares.is_empty());
     let task = id.task.unwrap_or(0);
-    let reason = job.filter(|job| job.waiting.contains(task)).map(|job| shown::reason(job, job.held.contains(task)));
     // Its files are made just before it begins.
     let run = job.and_then(|job| job.running.get(&task)).filter(|run| run.began.is_some());
     let (user, name, directory, files) = match (job, &past) {
@@ -112,7 +111,7 @@ pub fn find(queue: &Queue, journal: &Journal, keeper: String, id: Id) -> Result<
         let (name, user, directory, files) = (name.clone(), user.clone(), directory.clone(), files.clone());
         (node, Wanted { key, number, name, user, directory, files, error: false, from: From::Byte(0), patience_ms: 0 })
     });
-    let found = Found { wanted, end: shown::end(queue, journal, id)?, reason: reason.unwrap_or("").to_owned() };
+    let found = Found { wanted, end: shown::end(queue, journal, id)?, reason: queue.reason(id) };
     Ok((user.clone(), found))
 }
 

@@ -3,7 +3,6 @@
 
 pub use crate::batch_job::files::{Names, filled, pattern};
 pub use crate::batch_job::variables;
-pub use shown::reason;
 
 pub mod ask;
 pub mod batch;
@@ -21,6 +20,7 @@ pub mod office;
 pub mod pool;
 mod seen;
 mod shown;
+mod sofar;
 mod sqlite;
 mod store;
 mod tell;

@@ -7,7 +7,7 @@ use super::journal::{Journal, Search};
 use super::sqlite::Sqlite;
 use super::terms::{SHARED, Terms};
 use super::tied::{self, Ties};
-use super::{campaign, deliver, keeper, logs, named, seen, shown, tell, usage};
+use super::{campaign, deliver, has, keeper, logs, named, seen, shown, sofar, tell, usage};
 use crate::audit::Entry;
 use crate::config::Queue;
 use crate::daemon::Node;
@@ -21,6 +21,7 @@ use axum::extract::connect_info::ConnectInfo;
 use axum::response::{IntoResponse, Response};
 use pando_queue::{Effect, How, Id, Input, Spec, State as Standing, Step, Update, Usage};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -47,6 +48,8 @@ pub struct Office {
     pub(super) spares: Spares,
     pub(super) ties: Ties,
     pub(super) known: super::has::Known,
+    /// Nodes that are there, and since when this one has seen that.
+    pub(super) there: Mutex<BTreeMap<String, Instant>>,
     /// There is something to be told to users.
     pub(super) told: Notify,
     /// The daemon ends, and so another node is to keep the queue; and it does not keep it any more.
@@ -206,6 +209,7 @@ impl Asker {
             Ask::Submit(spec) => json(&asker.submit(*spec, peer).await?),
             Ask::List => json(&asker.list().await?),
             Ask::Cancel { ids, user, signal, whom } => json(&asker.cancel(ids, user, signal, whom).await?),
+            Ask::CancelSteps { steps, signal } => json(&asker.cancel_steps(steps, signal).await?),
             Ask::Hold(ids) => {
                 let operator = asker.operator;
                 json(&asker.each(ids, "hold", |id| Input::Hold { id, operator }).await?)
@@ -219,7 +223,9 @@ impl Asker {
             Ask::Park { ids, still } => json(&asker.park(ids, still).await?),
             Ask::Cluster => {
                 let keeper = node.name();
-                json(&asker.desk.look(move |queue, _| shown::cluster(queue, keeper)).await?)
+                let mut all = asker.desk.look(move |queue, _| shown::cluster(queue, keeper)).await?;
+                all.drains = has::drains(node);
+                json(&all)
             }
             Ask::Show(id) => json(&asker.show(id).await?),
             Ask::History { user, job, since, most } => {
@@ -248,6 +254,7 @@ impl Asker {
                 json(&asker.desk.look(move |queue, _| level(queue)).await?.map_err(|why: String| why)?)
             }
             Ask::Nodes => json(&asker.desk.look(|queue, _| queue.nodes().cloned().collect::<Vec<_>>()).await?),
+            Ask::Used(ids) => json(&sofar::used(node, &asker.desk, ids).await?),
             Ask::Reservations => {
                 json(&asker.desk.look(|queue, _| queue.reservations().cloned().collect::<Vec<_>>()).await?)
             }
@@ -408,6 +415,33 @@ impl Asker {
         Ok(done)
     }
 
+    async fn cancel_steps(&self, steps: Vec<(Id, u32)>, signal: Option<i32>) -> Result<Done, String> {
+        let mut done = Done::default();
+        for (id, number) in steps {
+            let answer = match self.may(id).await {
+                Ok(()) => self.cancel_step(id, number, signal).await,
+                Err(why) => Err(why),
+            };
+            self.audit("cancel", format!("step {id}.{number}"), &answer);
+            done.refused.extend(answer.err());
+        }
+        Ok(done)
+    }
+
+    async fn cancel_step(&self, id: Id, number: u32, signal: Option<i32>) -> Result<(), String> {
+        let keeper = deliver::keeper(&self.node, &self.desk);
+        let look = self.desk.look(move |queue, _| {
+            let job = queue.job(id.job)?;
+            let run = job.running.get(&id.task.unwrap_or(0))?;
+            let step = run.steps.all.iter().rev().find(|step| step.number == number && step.end.is_none())?;
+            let key = Key { keeper, id, run: run.run };
+            Some((step.head.clone(), Errand::EndStep { key, user: job.spec.user.clone(), number, signal }))
+        });
+        let found = look.await?;
+        let (head, errand) = found.ok_or_else(|| format!("there is no step {id}.{number}, or it is over"))?;
+        deliver::order(&self.node, &self.desk, &head, &errand).await.map(drop).map_err(|failure| failure.why)
+    }
+
     async fn signal_one(&self, id: Id, number: i32, whom: Whom) -> Result<(), String> {
         let me = deliver::keeper(&self.node, &self.desk);
         let running = self.desk.look(move |queue, _| {
@@ -521,6 +555,17 @@ pub async fn ended(node: &Arc<Node>, key: &Key, how: How, usage: Usage, peer: &s
     let desk = desk(node)?;
     let effects = desk.take_of(peer, Input::Ended(key.id, key.run, how, usage)).await?;
     refused(&effects)
+}
+
+/// A node's daemon has begun so long ago, milliseconds, and finds that jobs of an earlier one are lost: if nobody has seen that it was away, they were then.
+pub async fn back(node: &Arc<Node>, peer: &str, ms: u64) -> Result<(), String> {
+    let began = Instant::now().checked_sub(Duration::from_millis(ms));
+    let since = node.queue.there.lock().unwrap_or_else(PoisonError::into_inner).get(peer).copied();
+    let is_unseen = peer == node.name() || since.zip(began).is_some_and(|(since, began)| since < began);
+    match is_unseen {
+        true => desk(node)?.take(Input::NodeHeard(peer.to_owned(), ms)).await.map(drop),
+        false => Ok(()),
+    }
 }
 
 /// The head of a user's step says that it has begun, or is over. When this returns it is stored.

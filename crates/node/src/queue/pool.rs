@@ -138,6 +138,7 @@ impl Line {
                 Some(Said::Stays) => stays = true,
                 Some(Said::Ended(how, usage)) => return End::Over(how, usage, stays),
                 Some(Said::Unfit(why)) => batch::unfit(node, key, &why),
+                Some(Said::Used(usage)) => batch::used(node, key, usage),
                 Some(Said::Here { .. }) => {}
                 None if told.is_none() => return End::Unheard,
                 None => return End::Killed,

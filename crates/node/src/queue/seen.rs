@@ -6,7 +6,7 @@ use crate::daemon::Node;
 use crate::views::{self, Liveness};
 use pando_queue::{Input, Node as Seen};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Between two looks.
@@ -23,33 +23,16 @@ pub async fn keep(node: Arc<Node>, desk: Desk) {
     let there: BTreeSet<String> = there.await.unwrap_or_default();
     let mut heard: BTreeMap<String, (Instant, Option<Seen>)> =
         there.into_iter().map(|name| (name, (Instant::now(), None))).collect();
-    let mut up = BTreeMap::new();
+    let (mut watch, mut absent) = (Watch::default(), None);
     while !desk.is_closed() {
         for found in node.cluster.nodes().into_iter().filter(|n| n.state == Liveness::Up && (n.here || n.cpus > 0.0)) {
-            let now = about(&found, has::of(&node, &found.name), node.config.queue.turns);
+            let now = about(&node, &found);
             let before = heard.insert(now.name.clone(), (Instant::now(), Some(now.clone())));
             if before.and_then(|(_, seen)| seen).as_ref() != Some(&now) {
                 desk.say(Input::NodeSeen(now));
             }
         }
-        // What ran at one that was away may be no more, or what was over may run.
-        for found in node.cluster.nodes() {
-            match found.state == Liveness::Up {
-                true if !up.contains_key(&found.name) => {
-                    up.insert(found.name.clone(), Instant::now());
-                    has::ask(&node, found.name.clone());
-                    deliver::check(&node, &desk, found.name);
-                }
-                true => {
-                    let asked = up.get_mut(&found.name).filter(|when| when.elapsed() > ASKS_EACH);
-                    if let Some(asked) = asked {
-                        *asked = Instant::now();
-                        has::ask(&node, found.name);
-                    }
-                }
-                false => _ = up.remove(&found.name),
-            }
-        }
+        watch.look(&node, &desk);
         // Who hears nobody of many is cut off himself, most likely: what runs there goes on.
         let others = node.cluster.nodes().into_iter().filter(|n| !n.here).map(|n| n.state != Liveness::Down);
         let others: Vec<bool> = others.collect();
@@ -63,15 +46,68 @@ pub async fn keep(node: Arc<Node>, desk: Desk) {
             heard.remove(&name);
             desk.say(Input::NodeLost(name));
         }
+        let away =
+            node.cluster.nodes().into_iter().filter(|n| heard.get(&n.name).is_none_or(|(_, seen)| seen.is_none()));
+        let away: Vec<Seen> = away.map(|n| about(&node, &n)).collect();
+        if absent.as_ref() != Some(&away) {
+            desk.say(Input::Absent(away.clone()));
+            absent = Some(away);
+        }
         tokio::time::sleep(EACH).await;
     }
 }
 
-fn about(node: &views::Node, has: has::Has, turns: u32) -> Seen {
+/// Who comes and goes.
+#[derive(Default)]
+struct Watch {
+    /// Those that are there, and when they were asked what they have.
+    up: BTreeMap<String, Instant>,
+    /// When they were last heard.
+    last: BTreeMap<String, Instant>,
+}
+
+impl Watch {
+    fn look(&mut self, node: &Arc<Node>, desk: &Desk) {
+        let there = || node.queue.there.lock().unwrap_or_else(PoisonError::into_inner);
+        for found in node.cluster.nodes() {
+            let name = found.name;
+            if found.state != Liveness::Up {
+                self.up.remove(&name);
+                there().remove(&name);
+                if let Some(last) = self.last.remove(&name) {
+                    desk.say(Input::NodeHeard(name, last.elapsed().as_millis() as u64));
+                }
+                continue;
+            }
+            let ago = Duration::from_millis(found.heard_ms.unwrap_or(0));
+            self.last.insert(name.clone(), Instant::now().checked_sub(ago).unwrap_or_else(Instant::now));
+            match self.up.get_mut(&name) {
+                // What ran at one that was away may be no more, or what was over may run.
+                None => {
+                    self.up.insert(name.clone(), Instant::now());
+                    there().insert(name.clone(), tokio::time::Instant::now());
+                    has::ask(node, name.clone());
+                    deliver::check(node, desk, name);
+                }
+                Some(asked) if asked.elapsed() > ASKS_EACH => {
+                    *asked = Instant::now();
+                    // What is lost later was not lost when it was away before.
+                    desk.say(Input::NodeHeard(name.clone(), 0));
+                    has::ask(node, name);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+}
+
+fn about(me: &Node, node: &views::Node) -> Seen {
+    let (has, turns) = (has::of(me, &node.name), me.config.queue.turns);
     Seen {
         name: node.name.clone(),
-        // A part of a CPU is one for jobs: a node without any would take none.
-        cpus: (node.cpus.floor() as u32).max(1).saturating_mul(turns.max(1)),
+        // A part of a CPU is one for jobs: a node without any would take none. One that was never heard has nobody knows how many.
+        cpus: if node.cpus > 0.0 { (node.cpus.floor() as u32).max(1).saturating_mul(turns.max(1)) } else { 0 },
+        vague: !has::is_known(me, &node.name),
         memory: node.memory >> 20,
         // Who is full of guests, or whose owner works there, takes no batch jobs either.
         drained: !matches!(node.standing.as_str(), "open" | "full" | ""),

@@ -13,18 +13,19 @@ use std::collections::BTreeMap;
 pub fn lines(queue: &Queue, now: u64) -> Vec<Line> {
     let now = now.max(queue.now());
     let partition = queue.settings().usual().to_owned();
-    let priorities = queue.priorities();
+    let (priorities, reasons) = (queue.priorities(), queue.reasons());
     let mut all = Vec::new();
     for job in queue.jobs() {
         let basic = || basic(job, &partition);
+        let priority = priorities.get(&job.id).map_or(0.0, |priority| *priority as f64);
         for (task, run) in &job.running {
-            all.push(running(basic(), job, *task, run, now));
+            all.push(running(Line { priority, ..basic() }, job, *task, run, now));
         }
         for (tasks, held) in [(job.waiting.without(&job.held), false), (job.held.clone(), true)] {
             if !tasks.is_empty() {
                 let id = if job.is_array() { format!("{}_[{}]", job.id, set(&tasks)) } else { job.id.to_string() };
-                let reason = reason(job, held).to_owned();
-                let priority = priorities.get(&job.id).map_or(0.0, |priority| *priority as f64);
+                let besides = || reasons.get(&job.id).cloned().unwrap_or_default();
+                let reason = if held { pando_queue::held(job).to_owned() } else { besides() };
                 all.push(Line { id, state: State::Pending, reason, priority, ..basic() });
             }
         }
@@ -109,26 +110,6 @@ fn whereabouts(away: &Away) -> String {
     }
 }
 
-/// In Slurm's words: there may be thousands of jobs, and what is really in the way of one `pando explain` works out.
-pub fn reason(job: &Job, held: bool) -> &'static str {
-    match () {
-        () if held && job.held_by_operator => "JobHeldAdmin",
-        () if held => "JobHeldUser",
-        () if !job.spec.dependency.terms.is_empty() => "Dependency",
-        () if job.not_before > job.submitted => "BeginTime",
-        () if job
-            .spec
-            .array
-            .as_ref()
-            .and_then(|a| a.at_once)
-            .is_some_and(|most| job.running.len() >= most as usize) =>
-        {
-            "JobArrayTaskLimit"
-        }
-        () => "Resources",
-    }
-}
-
 /// `1-3,7`
 fn set(tasks: &pando_queue::array::Tasks) -> String {
     let mut all: Vec<(u32, u32)> = Vec::new();
@@ -166,7 +147,7 @@ pub fn cluster(queue: &Queue, keeper: String) -> Cluster {
     let one = |node: &pando_queue::Node| {
         let (cpus, memory, jobs) = used.get(node.name.as_str()).copied().unwrap_or_default();
         let state = state(node.drained, cpus, node.cpus.into(), jobs).to_owned();
-        NodeUse { node: node.clone(), used: (cpus, memory), jobs, state }
+        NodeUse { node: node.clone(), used: (cpus, memory), jobs, state, drain: None }
     };
     let rules = queue.settings().clone();
     let usual = rules.usual().to_owned();
@@ -180,7 +161,7 @@ pub fn cluster(queue: &Queue, keeper: String) -> Cluster {
         PartitionUse { usual: name == usual, name, rules, nodes }
     };
     let partitions = all.into_iter().map(partition).collect();
-    Cluster { nodes: queue.nodes().map(one).collect(), partitions, rules, keeper }
+    Cluster { nodes: queue.nodes().map(one).collect(), partitions, rules, keeper, drains: BTreeMap::new() }
 }
 
 /// All of a job.
@@ -188,6 +169,7 @@ pub fn all(queue: &Queue, id: Id, keeper: String) -> Option<Shown> {
     let job = queue.job(id.job)?.clone();
     let said = queue.explain(id)?;
     Some(Shown {
+        reason: queue.reason(id),
         job,
         state: said.state,
         why: said.why.map(|why| why.to_string()),
