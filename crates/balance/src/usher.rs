@@ -31,7 +31,7 @@ pub fn usher(
         let enough = left.iter().filter(|p| p.resident >= lacks).find(fits);
         let Some(p) = enough.or_else(|| left.iter().rev().find(fits)).copied() else { break };
         let Some(to) = target(p, name, others, settings) else { break };
-        let why = Why::Memory { free: here.free };
+        let why = Why::Memory { free: here.free, soon: here.soon() };
         send((p, why), to, &mut node, others, settings, &mut look);
         lacks = lacks.saturating_sub(p.resident);
         left.retain(|other| !std::ptr::eq(*other, p));

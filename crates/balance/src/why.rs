@@ -16,8 +16,10 @@ pub enum Why {
     },
     /// This node has so little memory left.
     Memory {
-        /// Bytes.
+        /// Bytes now.
         free: u64,
+        /// Bytes in a moment, as fast as it goes.
+        soon: u64,
     },
     /// This node's own user works here.
     Owner,
@@ -63,7 +65,10 @@ impl Display for Why {
             Why::Sooner { here, there, percent } => {
                 write!(f, "it ends {percent} % sooner there: it gets {there:.2} of a CPU, here {here:.2}")
             }
-            Why::Memory { free } => write!(f, "memory is short here, {} MB free", free >> 20),
+            Why::Memory { free, soon } => {
+                write!(f, "memory is short here, {} MB free", free >> 20)?;
+                if soon >> 20 < free >> 20 { write!(f, " and {} MB in a moment", soon >> 20) } else { Ok(()) }
+            }
             Why::Owner => write!(f, "this node's own user is back"),
             Why::Drained => write!(f, "this node is being drained"),
             Why::HomeOnly => write!(f, "it is to be at home"),

@@ -83,7 +83,7 @@ pub enum Verb {
         /// Those that are at home again, too.
         #[arg(short, long)]
         all: bool,
-        /// Below each the ones that it has started.
+        /// Below each the ones that it has started, those that never left home, too.
         #[arg(short, long)]
         tree: bool,
         /// Print JSON: all of them, with all that is known.

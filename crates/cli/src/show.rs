@@ -151,12 +151,13 @@ fn node_row(n: &Node) -> Vec<String> {
 
 /// `pando ps`.
 pub fn ps(client: &Client, all: bool, tree: bool, json: bool) -> Done {
-    let processes: Vec<Process> = client.get("/v1/processes").map_err(said)?;
+    let processes: Vec<Process> =
+        client.get(if tree { "/v1/processes?children=true" } else { "/v1/processes" }).map_err(said)?;
     if json {
         return print_json(&processes);
     }
-    let shown: Vec<&Process> = processes.iter().filter(|p| all || p.is_at_work()).collect();
-    let branches = if tree { tree::grow(&shown) } else { shown.into_iter().map(|p| (String::new(), p)).collect() };
+    let shown: Vec<&Process> = processes.iter().filter(|p| all || tree || p.is_at_work()).collect();
+    let branches = if tree { tree::grow(&shown, all) } else { shown.into_iter().map(|p| (String::new(), p)).collect() };
     let row = |(branch, p): &(String, &Process)| {
         let mut row = process_row(p);
         row.last_mut().into_iter().for_each(|command| command.insert_str(0, branch));

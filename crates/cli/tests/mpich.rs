@@ -42,15 +42,6 @@ int main(int count, char **words) {
         MPI_Finalize();
         return 0;
     }
-    if (count > 1 && !strcmp(words[1], "spawn")) {
-        MPI_Comm more;
-        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-        MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-        int code = MPI_Comm_spawn("/bin/true", MPI_ARGV_NULL, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &more, MPI_ERRCODES_IGNORE);
-        printf("%d %s\n", rank, code == MPI_SUCCESS ? "has more" : "has no more");
-        fflush(stdout);
-        _exit(3);
-    }
     if (count > 1 && rank == 1) {
         if (!strcmp(words[1], "abort")) MPI_Abort(MPI_COMM_WORLD, 7);
         if (!strcmp(words[1], "early")) _exit(0);
@@ -133,11 +124,6 @@ all_here()
 if rank == "1":
     say("cmd=lookup_name service=door")
     say("cmd=unpublish_name service=door")
-    for part in ["1", "2"]:
-        f.write("mcmd=spawn\nnprocs=1\nexecname=true\ntotspawns=2\nspawnssofar=" + part + "\narg1=x cmd=abort\n")
-        f.write("endcmd\n")
-    f.flush()
-    print(rank, f.readline().strip(), flush=True)
 all_here()
 ask("cmd=finalize")
 "#;
@@ -153,21 +139,19 @@ fn names_are_known_to_all_ranks_of_a_job() {
             "0 cmd=lookup_result info=notok rc=1 msg=service_door_not_found",
             "0 cmd=publish_result info=ok rc=0 msg=success",
             "1 cmd=lookup_result info=notok rc=1 msg=service_door_not_found",
-            "1 cmd=spawn_result rc=-1 msg=ranks_begin_with_their_job status=-1",
             "1 cmd=unpublish_result info=notok rc=1 msg=service_door_not_found",
             "2 cmd=lookup_result info=ok rc=0 msg=success port=tag#0$n1$",
             "2 cmd=publish_result info=notok rc=1 msg=duplicate_service_door",
             "2 cmd=unpublish_result info=ok rc=0 msg=success",
         ];
         assert_eq!((status, lines), (0, expected.map(str::to_owned).to_vec()), "{text}");
-        assert!(text.contains("MPI_Comm_spawn: a job's ranks begin with it"), "{text}");
     }
 }
 
 #[test]
-fn programs_of_mpich_find_names_and_spawn_nobody() {
+fn programs_of_mpich_find_names() {
     let lab = Lab::new(2, JOBS);
-    let test = "programs_of_mpich_find_names_and_spawn_nobody";
+    let test = "programs_of_mpich_find_names";
     let Some(program) = program(&lab, test) else { return };
     // Where MPICH keeps names in files they are there.
     let home = lab.dir.join("home");
@@ -178,7 +162,4 @@ fn programs_of_mpich_find_names_and_spawn_nobody() {
     for line in ["0 finds port_7", "1 finds port_7", "0 finds no window", "1 finds no window"] {
         assert!(text.lines().any(|l| l == line), "{line}: {text}");
     }
-    // It may refuse by itself before it asks anybody (with UCX); the other test speaks for those that ask.
-    let (status, lines, text) = run(&lab.nodes[0], &["-N2", "-n2"], &program, &["spawn"]);
-    assert!(status == 3 && lines.iter().any(|l| l == "0 has no more"), "{status} {lines:?} {text}");
 }

@@ -202,5 +202,12 @@ fn one_asks_another_node_what_it_decided_and_sees_who_started_whom() {
     let line = |pid: u32| lines.iter().position(|l| l.starts_with(&format!("{pid} "))).unwrap();
     assert_eq!(line(child.pid), line(child.under) + 1, "{tree}");
     assert!(lines[line(child.pid)].contains("└─ /bin/sh") && !lines[line(child.under)].contains('└'), "{tree}");
+    // So is one that was never moved, and it is no program of its own.
+    programs.start(&lab, &["run", "--home-only", "/bin/sh", "-c", "\"$@\" & wait $!", "sh"]);
+    until("a child at home in the tree", || {
+        let tree = ok(&mut lab.nodes[0].cli(&["ps", "--tree"]));
+        tree.lines().any(|l| l.contains("└─ ") && l.contains(" home ")).then_some(())
+    });
+    assert!(processes(&lab).iter().all(|p| p.under == 0 || p.moves > 0), "{:?}", processes(&lab));
     programs.end_well();
 }

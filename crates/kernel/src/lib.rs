@@ -29,6 +29,7 @@ pub mod procfs;
 pub mod ptrace;
 pub mod pty;
 pub mod rank;
+pub mod resident;
 pub mod sandbox;
 pub mod scm;
 pub mod signal;

@@ -1,12 +1,12 @@
-//! What a rank of a parallel job is given between fork and exec: its user's rights, limits, CPUs, and an end when its launcher ends.
+//! What a rank of a parallel job is given before exec: its user's rights, limits, CPUs, and an end when its launcher ends.
 
 use crate::check;
 use crate::usage::Used;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::RawFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, ExitStatus};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 
 /// Most groups of one user (NGROUPS_MAX).
 const MOST_GROUPS: usize = 65536;
@@ -140,15 +140,7 @@ pub struct Setup {
     pub doors: Vec<RawFd>,
 }
 
-/// Has `command` begin so: in a session of its own, and killed when this process ends.
-pub fn prepare(command: &mut Command, setup: Setup) {
-    // SAFETY: getpid has no preconditions.
-    let launcher = unsafe { libc::getpid() };
-    // SAFETY: `begin` makes only async-signal-safe calls, and allocates nothing.
-    unsafe { command.pre_exec(move || begin(&setup, launcher)) };
-}
-
-/// In the child: async-signal-safe calls only, which allocate nothing, for its memory may be the parent's ([`crate::spawn`]).
+/// In the child: async-signal-safe calls only, which allocate nothing, for its memory is the parent's ([`crate::spawn`]).
 pub(crate) fn begin(setup: &Setup, launcher: i32) -> io::Result<()> {
     let done = |code: libc::c_int| check(i64::from(code)).map(|_| ());
     // SAFETY: plain system calls; pointers are to live objects of ours. The numbers of signals are valid ones.

@@ -1,8 +1,10 @@
 //! Who decides in a job: what a rank's end, a node's loss and the user's signals mean for the others.
 
-use crate::message::{Ask, Down, Ending, Tell, Up};
+use crate::groups::{Asker, Bid, Groups, Word};
+use crate::message::{Ask, Down, Ending, Granted, Tell, Up, Wish};
 use crate::names::Names;
 use crate::order::Order;
+use crate::spawn::Spawn;
 use std::sync::Arc;
 
 const SIGTERM: u8 = 15;
@@ -17,8 +19,21 @@ const MOST_AHEAD: u64 = 8 << 20;
 pub enum Act {
     /// Say it to the head's own part of the tree.
     Down(Down),
-    /// Say it to the user's command.
+    /// Say it to the user's command; of a group, to the job's head.
     Tell(Tell),
+    /// Of a group: say it to the job's head.
+    Wish {
+        /// Where the rank runs.
+        place: u32,
+        /// The rank.
+        rank: u32,
+        /// What it wants.
+        wish: Wish,
+    },
+    /// Begin a group of ranks with this number and order, of which only the job's number is missing; it has a head of its own.
+    Begin(u32, Box<Order>),
+    /// Say it to that group's head.
+    Group(u32, Bid),
 }
 
 /// The head. Times are milliseconds of any clock that does not go back.
@@ -44,6 +59,9 @@ pub struct Head {
     /// Bytes of each place's output that were told, and that nobody has said to have taken.
     told: Vec<u64>,
     names: Names,
+    /// All that its ranks have started; and its own tree is over.
+    groups: Groups,
+    tree_over: bool,
 }
 
 impl Head {
@@ -52,7 +70,24 @@ impl Head {
         let (told, stdin) = (vec![0; order.nodes.len()], (0, 0));
         let (begun, alone, ends_at, killed, over) = (false, false, None, false, false);
         let (time_ms, late_at, names) = (None, None, Names::default());
-        Head { order, kill_on_bad, grace_ms, time_ms, late_at, begun, alone, ends_at, killed, over, stdin, told, names }
+        let (groups, tree_over) = (Groups::new(&order), false);
+        Head {
+            order,
+            kill_on_bad,
+            grace_ms,
+            time_ms,
+            late_at,
+            begun,
+            alone,
+            ends_at,
+            killed,
+            over,
+            stdin,
+            told,
+            names,
+            groups,
+            tree_over,
+        }
     }
 
     /// It may run for so many milliseconds.
@@ -108,19 +143,8 @@ impl Head {
                 }
                 self.kill(&mut out);
             }
-            Up::Ended { place, rank, how } => {
-                let fatal = self.kill_on_bad && self.ends_at.is_none() && !self.killed;
-                out.push(Act::Tell(Tell::Ended { node: self.node(place), rank, how, fatal }));
-                if fatal {
-                    self.end(now, &mut out);
-                }
-            }
-            Up::Abort { rank, status } => {
-                if self.ends_at.is_none() && !self.killed {
-                    out.push(Act::Tell(Tell::Abort { rank, status }));
-                    self.end(now, &mut out);
-                }
-            }
+            Up::Ended { place, rank, how } => self.ended(self.node(place), rank, how, now, &mut out),
+            Up::Abort { rank, status } => self.abort(rank, status, now, &mut out),
             Up::Output { place, rank, stream, bytes } => {
                 self.wrote(place, bytes.len(), Tell::Output { place, rank, stream, bytes }, &mut out);
             }
@@ -129,13 +153,13 @@ impl Head {
                 out.push(Act::Tell(Tell::StdinTaken(bytes)));
             }
             Up::Want { file, upto } => out.push(Act::Tell(Tell::Want { file, upto })),
-            Up::Name { place, rank, what } => {
-                out.push(Act::Down(Down::Named { place, rank, answer: self.names.ask(what) }));
-            }
+            // The job's head grants it.
+            Up::Wish { place, rank, wish } if self.order.group.is_some() => out.push(Act::Wish { place, rank, wish }),
+            Up::Wish { place, rank, wish } => self.wish(Asker { group: None, place, rank }, wish, &mut out),
             Up::Fence(said) => out.push(Act::Down(Down::Fenced(said))),
             Up::Gone => {
-                self.over = true;
-                out.push(Act::Tell(Tell::Over));
+                self.tree_over = true;
+                self.settle(&mut out);
             }
             // The head's own place has found the way for it.
             Up::Modex(_) | Up::Beat | Up::Launcher(_) | Up::Used(_) => {}
@@ -144,6 +168,111 @@ impl Head {
             out.retain(|a| !matches!(a, Act::Tell(_)));
         }
         out
+    }
+
+    /// A rank has not ended well.
+    fn ended(&mut self, node: String, rank: u32, how: Ending, now: u64, out: &mut Vec<Act>) {
+        let fatal = self.kill_on_bad && self.ends_at.is_none() && !self.killed;
+        out.push(Act::Tell(Tell::Ended { node, rank, how, fatal }));
+        if fatal {
+            self.end(now, out);
+        }
+    }
+
+    fn abort(&mut self, rank: u32, status: u8, now: u64, out: &mut Vec<Act>) {
+        if self.ends_at.is_none() && !self.killed {
+            out.push(Act::Tell(Tell::Abort { rank, status }));
+            self.end(now, out);
+        }
+    }
+
+    /// Nothing is left of its own ranks, nor of those that they have started.
+    fn settle(&mut self, out: &mut Vec<Act>) {
+        if self.tree_over && self.groups.is_empty() && !self.over {
+            self.over = true;
+            out.push(Act::Tell(Tell::Over));
+        }
+    }
+
+    fn wish(&mut self, asker: Asker, wish: Wish, out: &mut Vec<Act>) {
+        let spawn = match wish {
+            Wish::Name(name) => return out.push(grant(asker, Granted::Named(self.names.ask(name)))),
+            Wish::Spawn(spawn) => spawn,
+        };
+        match self.plan(spawn, asker) {
+            Ok((group, order)) => out.push(Act::Begin(group, Box::new(order))),
+            Err(why) => out.push(grant(asker, Granted::Spawned(Err(why)))),
+        }
+    }
+
+    fn plan(&mut self, spawn: Spawn, asker: Asker) -> Result<(u32, Order), String> {
+        if self.killed || self.ends_at.is_some() {
+            return Err("the job is being ended".into());
+        }
+        self.groups.plan(&self.order, spawn, asker)
+    }
+
+    /// The head of a group says something.
+    pub fn group(&mut self, group: u32, word: Word, now: u64) -> Vec<Act> {
+        let mut out = Vec::new();
+        match word {
+            Word::Wish { place, rank, wish } => {
+                self.wish(Asker { group: Some(group), place, rank }, wish, &mut out);
+            }
+            Word::Tell(tell) => {
+                // One that is over says no more.
+                if let Some(told) = self.groups.told(group, tell) {
+                    self.group_told(group, told, now, &mut out);
+                }
+            }
+        }
+        if self.alone {
+            out.retain(|a| !matches!(a, Act::Tell(_)));
+        }
+        out
+    }
+
+    fn group_told(&mut self, group: u32, tell: Tell, now: u64, out: &mut Vec<Act>) {
+        match tell {
+            Tell::More(nodes) => {
+                out.push(Act::Tell(Tell::More(nodes)));
+                let asker = self.groups.asker(group);
+                out.extend(asker.map(|asker| grant(asker, Granted::Spawned(Ok(())))));
+            }
+            // It never began. Whoever asked for it decides what follows.
+            Tell::No(why) => {
+                let asker = self.groups.asker(group);
+                out.extend(asker.map(|asker| grant(asker, Granted::Spawned(Err(why)))));
+            }
+            Tell::Ended { node, rank, how, .. } => self.ended(node, rank, how, now, out),
+            Tell::Abort { rank, status } => self.abort(rank, status, now, out),
+            Tell::Lost { node, why } => {
+                if !self.killed {
+                    out.push(Act::Tell(Tell::Lost { node, why }));
+                }
+                self.kill(out);
+            }
+            Tell::Output { place, bytes, .. } if self.alone => {
+                let taken =
+                    |(group, place)| Act::Group(group, Bid::Ask(Ask::Taken { place, bytes: bytes.len() as u32 }));
+                out.extend(self.groups.place_of(place).map(taken));
+            }
+            tell @ Tell::Output { .. } => out.push(Act::Tell(tell)),
+            Tell::Over => {
+                let asker = self.groups.asker(group);
+                out.extend(
+                    asker.map(|asker| grant(asker, Granted::Spawned(Err("it was ended before it began".into())))),
+                );
+                self.groups.over(group);
+                self.settle(out);
+            }
+            _ => {}
+        }
+    }
+
+    /// Of a group: the job's head has granted a rank's wish, or not.
+    pub fn granted(&mut self, place: u32, rank: u32, granted: Granted) -> Vec<Act> {
+        vec![Act::Down(Down::Granted { place, rank, granted })]
     }
 
     /// Ranks of a place have written so much.
@@ -181,17 +310,25 @@ impl Head {
                     self.kill(&mut out);
                 }
             }
-            Ask::Signal(number) => out.push(Act::Down(Down::Signal(number))),
-            Ask::Taken { place, bytes } => {
+            Ask::Signal(number) => {
+                out.push(Act::Down(Down::Signal(number)));
+                // Ranks that are being started get what comes when they run.
+                bid(self.groups.begun(), &Ask::Signal(number), &mut out);
+            }
+            Ask::Taken { place, bytes: all } => {
                 // No more than there was.
                 let told = self.told.get_mut(place as usize);
                 let bytes = told.map_or(0, |told| {
-                    let bytes = u64::from(bytes).min(*told);
+                    let bytes = u64::from(all).min(*told);
                     *told -= bytes;
                     bytes
                 });
                 if bytes > 0 {
                     out.push(Act::Down(Down::Taken { place, bytes: bytes as u32 }));
+                }
+                // It bounds what was said to it.
+                if let Some((group, place)) = self.groups.place_of(place) {
+                    out.push(Act::Group(group, Bid::Ask(Ask::Taken { place, bytes: all })));
                 }
             }
             Ask::Task { place, task, words } => out.push(Act::Down(Down::Task { place, task, words })),
@@ -229,12 +366,27 @@ impl Head {
     fn end(&mut self, now: u64, out: &mut Vec<Act>) {
         self.ends_at = Some(now.saturating_add(self.grace_ms));
         out.push(Act::Down(Down::Signal(SIGTERM)));
+        bid(self.groups.numbers(), &Ask::Signal(SIGTERM), out);
     }
 
     fn kill(&mut self, out: &mut Vec<Act>) {
         if !std::mem::replace(&mut self.killed, true) {
             out.push(Act::Down(Down::Kill));
+            bid(self.groups.numbers(), &Ask::Kill, out);
         }
+    }
+}
+
+/// The same to several groups.
+fn bid(groups: Vec<u32>, ask: &Ask, out: &mut Vec<Act>) {
+    out.extend(groups.into_iter().map(|group| Act::Group(group, Bid::Ask(ask.clone()))));
+}
+
+/// To whom it is for.
+fn grant(Asker { group, place, rank }: Asker, granted: Granted) -> Act {
+    match group {
+        None => Act::Down(Down::Granted { place, rank, granted }),
+        Some(group) => Act::Group(group, Bid::Granted { place, rank, granted }),
     }
 }
 

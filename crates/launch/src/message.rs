@@ -2,6 +2,7 @@
 
 use crate::names::{Name, Named};
 use crate::order::{Environment, Order, Share};
+use crate::spawn::{Spawn, Spawned};
 use serde::{Deserialize, Serialize};
 
 /// Which stream of a rank.
@@ -56,6 +57,24 @@ pub struct Work {
 
 /// What is said at a barrier: a name, and bytes.
 pub type Said = (String, serde_bytes::ByteBuf);
+
+/// What a rank wants of its job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Wish {
+    /// Something of the job's names.
+    Name(Name),
+    /// More ranks.
+    Spawn(Spawn),
+}
+
+/// What has come of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Granted {
+    /// See there.
+    Named(Named),
+    /// See there.
+    Spawned(Spawned),
+}
 
 /// One rank wants to know what another one has said, which runs elsewhere (PMIx's direct modex). It takes the shortest way through the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -159,14 +178,14 @@ pub enum Down {
     },
     /// For one place.
     Modex(Modex),
-    /// What has come of a rank's wish about a name.
-    Named {
+    /// What has come of a rank's wish.
+    Granted {
         /// Where it runs.
         place: u32,
         /// The rank.
         rank: u32,
         /// The answer.
-        answer: Named,
+        granted: Granted,
     },
     /// Everything ends at once.
     Kill,
@@ -226,14 +245,14 @@ pub enum Up {
     },
     /// For a place that is not below.
     Modex(Modex),
-    /// A rank wants something of the job's names.
-    Name {
+    /// A rank wants something of the job.
+    Wish {
         /// Where it runs.
         place: u32,
         /// The rank.
         rank: u32,
         /// What.
-        what: Name,
+        wish: Wish,
     },
     /// A rank wants the job to end (MPI_Abort).
     Abort {
@@ -325,6 +344,8 @@ pub enum Tell {
         /// Who runs which ranks.
         nodes: Vec<Share>,
     },
+    /// These ranks, too: others have started them.
+    More(Vec<Share>),
     /// What a rank wrote.
     Output {
         /// Where it runs.

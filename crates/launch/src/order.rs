@@ -1,6 +1,8 @@
 //! What is to be run, and where: the same for all of a job's nodes.
 
+use crate::message::Said;
 use crate::parcel::{Need, Parcel, check};
+use crate::spawn::{Program, Spawn};
 use serde::{Deserialize, Serialize};
 
 /// Most nodes of a job, most of its ranks, and bytes of a node's name.
@@ -110,6 +112,21 @@ pub struct Order {
     pub exclusive: bool,
     /// Megabytes that its ranks may have at each node; 0: as the node has it.
     pub memory_mb: u64,
+    /// Ranks that each place has CPUs for; empty: as many as it runs. MPI's programs are told of it (MPI_UNIVERSE_SIZE).
+    pub room: Vec<u32>,
+    /// It is no job of its own, but ranks that a job's ranks have started.
+    pub group: Option<Group>,
+}
+
+/// What such ranks have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Group {
+    /// The job's number.
+    pub of: u64,
+    /// What they run, those of the first ranks first.
+    pub programs: Vec<Program>,
+    /// Names that their space has from the beginning.
+    pub preput: Vec<Said>,
 }
 
 /// What a job that takes turns has.
@@ -155,6 +172,12 @@ impl Order {
             let plain = space.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
             all((1..=LONGEST_SPACE).contains(&space.len()) && plain, "name for PMIx")?;
         }
+        all(self.room.is_empty() || self.room.len() == self.nodes.len(), "room for ranks")?;
+        if let Some(group) = &self.group {
+            let spawn = Spawn { programs: group.programs.clone(), preput: group.preput.clone(), hosts: Vec::new() };
+            spawn.check().map_err(|why| format!("its order is no good: {why}"))?;
+            all(u64::from(spawn.ranks()) == next && !self.pool, "programs of ranks")?;
+        }
         let sound = |bytes: &[u8]| !bytes.contains(&0);
         let variables = self.task.environment.iter();
         let named = variables.clone().all(|(name, _)| !name.is_empty() && !name.contains(&b'='));
@@ -165,6 +188,30 @@ impl Order {
     /// Ranks in all.
     pub fn size(&self) -> u32 {
         self.nodes.iter().map(|s| s.ranks).sum()
+    }
+
+    /// Which of its programs a rank runs.
+    pub fn program_of(&self, rank: u32) -> usize {
+        let mut after = 0_u32;
+        let programs = self.group.iter().flat_map(|group| &group.programs);
+        let ends = programs.map(|program| {
+            after = after.saturating_add(program.ranks);
+            after
+        });
+        ends.take_while(|end| *end <= rank).count()
+    }
+
+    /// What a rank is called with.
+    pub fn words_of(&self, rank: u32) -> &[serde_bytes::ByteBuf] {
+        let program = self.group.as_ref().and_then(|group| group.programs.get(self.program_of(rank)));
+        program.map_or(&self.task.words, |program| &program.words)
+    }
+
+    /// Ranks that it has CPUs for.
+    pub fn universe(&self) -> u32 {
+        let places = self.nodes.iter().enumerate().filter(|(_, share)| share.ranks > 0);
+        let room = |(at, share): (usize, &Share)| self.room.get(at).copied().unwrap_or(0).max(share.ranks);
+        places.map(room).fold(0, u32::saturating_add)
     }
 
     /// The children of a place, as in a heap.
@@ -241,6 +288,8 @@ pub(crate) mod tests {
             gang: None,
             exclusive: false,
             memory_mb: 0,
+            room: Vec::new(),
+            group: None,
         }
     }
 
@@ -290,6 +339,12 @@ pub(crate) mod tests {
         bad(&|o| (o.pool, o.terminal) = (true, Some((24, 80))));
         bad(&|o| o.manager = Manager::Pmix { space: "a/b".into() });
         bad(&|o| o.manager = Manager::Pmix { space: String::new() });
+        bad(&|o| o.room = vec![1]);
+        let program = |ranks| Program { ranks, words: vec![serde_bytes::ByteBuf::from("a")], ..Program::default() };
+        bad(&|o| o.group = Some(Group { programs: vec![program(1), program(2)], ..Group::default() }));
+        let group = Some(Group { programs: vec![program(1), program(3)], ..Group::default() });
+        let group = Order { group, ..good.clone() };
+        assert_eq!((group.check(), group.program_of(0), group.program_of(1), group.program_of(3)), (Ok(()), 0, 1, 1));
         bad(&|o| o.task.words[0] = serde_bytes::ByteBuf::from("a\0b"));
         bad(&|o| o.task.environment = vec![(serde_bytes::ByteBuf::from("A=B"), serde_bytes::ByteBuf::new())]);
     }

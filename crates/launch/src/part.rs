@@ -165,7 +165,7 @@ impl Part {
                 self.speaks_for(child, place)?;
                 out.push(Effect::Up(up));
             }
-            Up::Output { place, rank, .. } | Up::Ended { place, rank, .. } | Up::Name { place, rank, .. } => {
+            Up::Output { place, rank, .. } | Up::Ended { place, rank, .. } | Up::Wish { place, rank, .. } => {
                 self.speaks_for(child, place)?;
                 self.runs(place, rank)?;
                 out.push(Effect::Up(up));
@@ -297,7 +297,7 @@ impl Part {
         }
         let to = |b: &Below| match &down {
             Down::Stdin(_) | Down::StdinEnds => b.taken.is_some(),
-            Down::Taken { place, .. } | Down::Task { place, .. } | Down::Named { place, .. } => match b.who {
+            Down::Taken { place, .. } | Down::Task { place, .. } | Down::Granted { place, .. } => match b.who {
                 Child::Launcher => *place == self.place,
                 Child::Place(at) => *place == at || self.order.towards(at, *place).is_some(),
             },

@@ -2,11 +2,13 @@
 //! Balaji, Buntinas, Goodell, Gropp, Krishna, Lusk and Thakur, 2010). One server for the ranks of a node; what they put into the common space is
 //! told at barriers.
 
-use crate::message::Said;
+use crate::message::{Granted, Said, Wish};
 use crate::names::{Name, Named};
-use crate::order::Share;
+use crate::order::{Order, Share};
+use crate::spawn::{Spawned, Spawning};
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Bounds that ranks are told: bytes of a name of the space, of a key, of a value.
 const MOST_NAME: usize = 256;
@@ -26,22 +28,16 @@ pub enum Reply {
     Fence(Vec<Said>),
     /// A rank ends the job.
     Abort(u32, u8),
-    /// A rank wants something of the job's names.
-    Name(u32, Name),
+    /// A rank wants something of its job.
+    Wish(u32, Wish),
     /// Its user is to hear this.
-    Say(u32, &'static str),
-}
-
-/// Programs that a rank wants to be started, and which of them it speaks of.
-#[derive(Clone, Copy, Debug, Default)]
-struct Spawning {
-    programs: u32,
-    at: u32,
+    Say(u32, String),
 }
 
 /// See above.
 pub struct Server {
-    size: u32,
+    universe: u32,
+    order: Arc<Order>,
     ranks: BTreeSet<u32>,
     name: String,
     space: BTreeMap<String, String>,
@@ -50,10 +46,9 @@ pub struct Server {
     at_barrier: BTreeSet<u32>,
     /// Ranks that have begun, and not finished.
     inside: BTreeSet<u32>,
-    /// Ranks that are in the middle of saying what they want to be started, and those that were told why that is not done.
+    /// Ranks that are in the middle of saying what they want to be started.
     spawning: BTreeMap<u32, Spawning>,
-    told: BTreeSet<u32>,
-    /// What ranks have asked of the job's names, and what that is called.
+    /// What ranks have asked of their job, and what the answer is called.
     asked: BTreeMap<u32, &'static str>,
 }
 
@@ -85,22 +80,31 @@ fn words(line: &str) -> BTreeMap<&str, &str> {
 }
 
 impl Server {
-    /// For the ranks of `share`, of the job that is spread over `nodes`.
-    pub fn new(job: u64, nodes: &[Share], share: &Share) -> Server {
-        let space = BTreeMap::from([("PMI_process_mapping".to_owned(), mapping(nodes))]);
-        Server {
-            size: nodes.iter().map(|s| s.ranks).sum(),
-            ranks: (share.first..share.first + share.ranks).collect(),
-            name: format!("pando_{job}"),
-            space,
+    /// For the ranks of a place, which the order has.
+    pub fn new(order: Arc<Order>, place: u32) -> Server {
+        let share = &order.nodes[place as usize];
+        let ranks: BTreeSet<u32> = (share.first..share.first + share.ranks).collect();
+        // Those who started them wait until they speak: who ends without a word leaves them waiting.
+        let inside = if order.group.is_some() { ranks.clone() } else { BTreeSet::new() };
+        let mut server = Server {
+            universe: order.universe(),
+            ranks,
+            name: format!("pando_{}_{}", order.nodes[0].node, order.job),
+            space: BTreeMap::from([("PMI_process_mapping".to_owned(), mapping(&order.nodes))]),
             bytes: 0,
             fresh: Vec::new(),
             at_barrier: BTreeSet::new(),
-            inside: BTreeSet::new(),
+            inside,
             spawning: BTreeMap::new(),
-            told: BTreeSet::new(),
             asked: BTreeMap::new(),
+            order,
+        };
+        let order = server.order.clone();
+        for (key, value) in order.group.iter().flat_map(|group| &group.preput) {
+            let kept = std::str::from_utf8(value).is_ok_and(|value| server.keep(key, value).is_ok());
+            debug_assert!(kept, "a wish has less than a space takes");
         }
+        server
     }
 
     /// Is this rank between its first word and its last?
@@ -125,9 +129,9 @@ impl Server {
             "get_maxes" => {
                 to(format!("cmd=maxes rc=0 kvsname_max={MOST_NAME} keylen_max={MOST_KEY} vallen_max={MOST_VALUE}"))
             }
-            "get_appnum" => to("cmd=appnum rc=0 appnum=0".into()),
+            "get_appnum" => to(format!("cmd=appnum rc=0 appnum={}", self.order.program_of(rank))),
             "get_my_kvsname" => to(format!("cmd=my_kvsname rc=0 kvsname={}", self.name)),
-            "get_universe_size" => to(format!("cmd=universe_size rc=0 size={}", self.size)),
+            "get_universe_size" => to(format!("cmd=universe_size rc=0 size={}", self.universe)),
             "put" => match self.put(said.get("key"), said.get("value")) {
                 Ok(()) => to("cmd=put_result rc=0 msg=success".into()),
                 Err(why) => to(format!("cmd=put_result rc=-1 msg={why}")),
@@ -154,24 +158,20 @@ impl Server {
         }
     }
 
-    /// Ranks begin with their job: more of them are not started.
+    /// A rank wants more of them to be started.
     fn spawn(&mut self, rank: u32, line: &str) -> Vec<Reply> {
-        let spawning = self.spawning.entry(rank).or_default();
-        let (key, value) = line.trim_end_matches(['\n', '\r', '\0']).split_once('=').unwrap_or((line.trim_end(), ""));
-        match key {
-            "totspawns" => spawning.programs = value.parse().unwrap_or(1),
-            "spawnssofar" => spawning.at = value.parse().unwrap_or(1),
-            _ => {}
-        }
-        // Several have one answer.
-        if key != "endcmd" || spawning.at < spawning.programs {
-            return Vec::new();
-        }
+        let line = line.trim_end_matches(['\n', '\r', '\0']);
+        let Some(wish) = self.spawning.entry(rank).or_default().line(line) else { return Vec::new() };
         self.spawning.remove(&rank);
-        let why = "MPI_Comm_spawn: a job's ranks begin with it, and no more are started: ask for all of them with -n";
-        let said = self.told.insert(rank).then_some(Reply::Say(rank, why));
-        let answer = "cmd=spawn_result rc=-1 msg=ranks_begin_with_their_job status=-1\n".into();
-        said.into_iter().chain([Reply::Line(rank, answer)]).collect()
+        match wish {
+            // It waits for the answer: no second one is on its way.
+            Ok(_) if self.asked.contains_key(&rank) => spawned(rank, Err("it waits for another answer".into())),
+            Ok(wish) => {
+                self.asked.insert(rank, "spawn_result");
+                vec![Reply::Wish(rank, Wish::Spawn(wish))]
+            }
+            Err(why) => spawned(rank, Err(why)),
+        }
     }
 
     /// The head keeps them, and answers.
@@ -185,20 +185,21 @@ impl Server {
         };
         match what {
             // It waits for the answer: no second one is on its way.
-            Some(what) if self.asked.insert(rank, result).is_none() => vec![Reply::Name(rank, what)],
+            Some(what) if !self.asked.contains_key(&rank) => {
+                self.asked.insert(rank, result);
+                vec![Reply::Wish(rank, Wish::Name(what))]
+            }
             _ => vec![Reply::Line(rank, format!("cmd={result} info=notok rc=1 msg=no_such_question\n"))],
         }
     }
 
-    /// What has come of it.
-    pub fn named(&mut self, rank: u32, answer: Named) -> Vec<Reply> {
+    /// What has come of a wish.
+    pub fn granted(&mut self, rank: u32, granted: Granted) -> Vec<Reply> {
         let Some(result) = self.asked.remove(&rank) else { return Vec::new() };
-        let line = match answer {
-            Ok(Some(port)) => format!("cmd={result} info=ok rc=0 msg=success port={port}\n"),
-            Ok(None) => format!("cmd={result} info=ok rc=0 msg=success\n"),
-            Err(why) => format!("cmd={result} info=notok rc=1 msg={why}\n"),
-        };
-        vec![Reply::Line(rank, line)]
+        match granted {
+            Granted::Named(answer) => vec![Reply::Line(rank, named(result, answer))],
+            Granted::Spawned(answer) => spawned(rank, answer),
+        }
     }
 
     fn put(&mut self, key: Option<&&str>, value: Option<&&str>) -> Result<(), &'static str> {
@@ -239,20 +240,46 @@ impl Server {
     }
 }
 
+fn named(result: &str, answer: Named) -> String {
+    match answer {
+        Ok(Some(port)) => format!("cmd={result} info=ok rc=0 msg=success port={port}\n"),
+        Ok(None) => format!("cmd={result} info=ok rc=0 msg=success\n"),
+        Err(why) => format!("cmd={result} info=notok rc=1 msg={why}\n"),
+    }
+}
+
+fn spawned(rank: u32, answer: Spawned) -> Vec<Reply> {
+    match answer {
+        Ok(()) => vec![Reply::Line(rank, "cmd=spawn_result rc=0\n".into())],
+        // MPI has only "an error" for it.
+        Err(why) => vec![
+            Reply::Say(rank, format!("MPI_Comm_spawn: {why}")),
+            Reply::Line(rank, "cmd=spawn_result rc=-1 msg=not_started status=-1\n".into()),
+        ],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::order::Group;
+    use crate::order::tests::order;
+    use crate::spawn::Program;
     use bolero::check;
+    use serde_bytes::ByteBuf;
 
     fn nodes() -> Vec<Share> {
         let share = |node: &str, first, ranks| Share { node: node.into(), first, ranks };
         vec![share("n2", 4, 2), share("n0", 0, 2), share("n1", 2, 2), share("n3", 6, 1)]
     }
 
+    fn server(place: u32) -> Server {
+        Server::new(Arc::new(Order { nodes: nodes(), ..order(1, 1, 2, true) }), place)
+    }
+
     #[test]
     fn what_one_puts_all_get_after_the_barrier() {
-        let nodes = nodes();
-        let mut servers = [Server::new(1, &nodes[2..3], &nodes[2]), Server::new(1, &nodes[3..], &nodes[3])];
+        let mut servers = [server(2), server(3)];
         let line = |s: &mut Server, rank, text: &str| s.line(rank, text);
         assert!(matches!(&line(&mut servers[0], 2, "cmd=init pmi_version=1 pmi_subversion=1\n")[..],
             [Reply::Line(2, text)] if text.starts_with("cmd=response_to_init")));
@@ -274,44 +301,73 @@ mod tests {
 
     #[test]
     fn names_are_asked_of_the_head_one_at_a_time() {
-        let nodes = nodes();
-        let mut server = Server::new(1, &nodes, &nodes[0]);
+        let mut server = server(0);
         let text = |replies: Vec<Reply>| match &replies[..] {
             [Reply::Line(4, text)] => text.clone(),
             other => panic!("{other:?}"),
         };
         let publish = Name::Publish { name: "a".into(), port: "tag#0$description#n1$".into() };
         let line = "cmd=publish_name service=a port=tag#0$description#n1$\n";
-        assert_eq!(server.line(4, line), [Reply::Name(4, publish)]);
+        assert_eq!(server.line(4, line), [Reply::Wish(4, Wish::Name(publish))]);
         assert!(text(server.line(4, line)).contains("rc=1"));
-        assert_eq!(text(server.named(4, Ok(None))), "cmd=publish_result info=ok rc=0 msg=success\n");
-        assert_eq!(server.named(4, Ok(None)), [], "nobody asked");
-        assert_eq!(server.line(4, "cmd=lookup_name service=a\n"), [Reply::Name(4, Name::Lookup("a".into()))]);
-        let found = server.named(4, Ok(Some("p$".into())));
+        let named = |answer| Granted::Named(answer);
+        assert_eq!(text(server.granted(4, named(Ok(None)))), "cmd=publish_result info=ok rc=0 msg=success\n");
+        assert_eq!(server.granted(4, named(Ok(None))), [], "nobody asked");
+        assert_eq!(
+            server.line(4, "cmd=lookup_name service=a\n"),
+            [Reply::Wish(4, Wish::Name(Name::Lookup("a".into())))]
+        );
+        let found = server.granted(4, named(Ok(Some("p$".into()))));
         assert_eq!(text(found), "cmd=lookup_result info=ok rc=0 msg=success port=p$\n");
         server.line(4, "cmd=unpublish_name service=a\n");
-        let gone = server.named(4, Err("service_a_not_found".into()));
+        let gone = server.granted(4, named(Err("service_a_not_found".into())));
         assert_eq!(text(gone), "cmd=unpublish_result info=notok rc=1 msg=service_a_not_found\n");
         assert!(text(server.line(4, "cmd=lookup_name\n")).starts_with("cmd=lookup_result info=notok rc=1"));
     }
 
     #[test]
-    fn no_more_ranks_are_started_whatever_their_arguments_say() {
-        let nodes = nodes();
-        let mut server = Server::new(1, &nodes, &nodes[0]);
-        for (round, replies) in [(1, 2), (2, 1)] {
+    fn whoever_wants_more_ranks_is_answered_once() {
+        let mut server = server(0);
+        let ask = |server: &mut Server| {
             let first = ["mcmd=spawn", "nprocs=2", "totspawns=2", "spawnssofar=1", "execname=a", "endcmd"];
-            let second =
-                ["mcmd=spawn", "totspawns=2", "spawnssofar=2", "arg1=x cmd=abort exitcode=0", "cmd=barrier_in"];
-            for line in first.into_iter().chain(second) {
-                assert_eq!(server.line(4, &format!("{line}\n")), [], "round {round}");
+            let second = ["mcmd=spawn", "nprocs=1", "totspawns=2", "spawnssofar=2", "execname=b"];
+            // What is in them is no command of its own.
+            for line in first.into_iter().chain(second).chain(["arg1=x cmd=abort exitcode=0", "cmd=barrier_in"]) {
+                assert_eq!(server.line(4, &format!("{line}\n")), []);
             }
-            let said = server.line(4, "endcmd\n");
-            let failed =
-                matches!(said.last(), Some(Reply::Line(4, text)) if text.starts_with("cmd=spawn_result rc=-1"));
-            assert!(failed && said.len() == replies, "{said:?}");
+            server.line(4, "endcmd\n")
+        };
+        let said = ask(&mut server);
+        assert!(matches!(&said[..], [Reply::Wish(4, Wish::Spawn(wish))] if wish.ranks() == 3), "{said:?}");
+        let refused = ask(&mut server);
+        assert!(matches!(&refused[..], [Reply::Say(4, _), Reply::Line(4, text)] if text.contains("rc=-1")));
+        for _ in 0..2 {
+            let done = server.granted(4, Granted::Spawned(Ok(())));
+            assert_eq!(done, [Reply::Line(4, "cmd=spawn_result rc=0\n".into())]);
+            assert_eq!(server.granted(4, Granted::Spawned(Ok(()))), [], "it was told already");
+            ask(&mut server);
         }
         assert_eq!(server.line(4, "cmd=abort exitcode=2\n"), [Reply::Abort(4, 2)]);
+    }
+
+    #[test]
+    fn ranks_that_were_started_find_what_was_left_for_them() {
+        let program = |ranks| Program { ranks, words: vec![ByteBuf::from("a")], ..Program::default() };
+        let preput = vec![("PORT".to_owned(), ByteBuf::from("tag#0$ a=b"))];
+        let group = Group { of: 1, programs: vec![program(5), program(2)], preput };
+        let order = Order { nodes: nodes(), group: Some(group), room: vec![8, 1, 2, 2], ..order(1, 1, 2, true) };
+        let mut server = Server::new(Arc::new(order), 0);
+        let get = server.line(4, "cmd=get kvsname=x key=PORT\n");
+        assert_eq!(get, [Reply::Line(4, "cmd=get_result rc=0 msg=success value=tag#0$ a=b\n".into())]);
+        let is = |reply: &[Reply], text: &str| matches!(reply, [Reply::Line(_, line)] if line.contains(text));
+        assert!(
+            is(&server.line(4, "cmd=get_appnum\n"), "appnum=0") && is(&server.line(5, "cmd=get_appnum\n"), "appnum=1")
+        );
+        assert!(is(&server.line(4, "cmd=get_universe_size\n"), "size=14"));
+        assert!(server.is_inside(5), "somebody waits for it");
+        server.line(5, "cmd=init\n");
+        server.line(5, "cmd=finalize\n");
+        assert!(!server.is_inside(5));
     }
 
     #[test]
@@ -322,8 +378,7 @@ mod tests {
     #[test]
     fn no_line_makes_it_panic() {
         check!().with_type::<Vec<(u32, String)>>().for_each(|lines| {
-            let nodes = nodes();
-            let mut server = Server::new(1, &nodes, &nodes[0]);
+            let mut server = server(0);
             for (rank, line) in lines {
                 let commands = [
                     "",

@@ -2,21 +2,23 @@
 //! or dies with his parent, and nothing that was said is lost or comes twice.
 
 use crate::order::tests::order;
-use crate::{Act, Ask, Child, Down, Effect, Ending, Event, Head, Order, Part, Stdin, Stream, Tell, Up};
+use crate::{
+    Act, Ask, Child, Down, Effect, Ending, Event, Head, Order, Part, Program, Spawn, Stdin, Stream, Tell, Up, Wish,
+};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-struct Chance(u64);
+pub(super) struct Chance(pub u64);
 
 impl Chance {
-    fn below(&mut self, limit: usize) -> usize {
+    pub fn below(&mut self, limit: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) % limit.max(1) as u64) as usize
     }
 }
 
 /// A launcher: ranks that say something, meet at barriers and end.
-struct Launcher {
+pub(super) struct Launcher {
     place: u32,
     begun: bool,
     /// For each rank: what it still does, and how it ends.
@@ -24,8 +26,12 @@ struct Launcher {
     barriers: u32,
     waits: bool,
     stdin: u64,
-    dead: bool,
-    gone: bool,
+    /// Ranks that it still wants to be started, call by call, and those that it waits for.
+    pub wishes: Vec<u32>,
+    waits_for: u32,
+    asked: u32,
+    pub dead: bool,
+    pub gone: bool,
 }
 
 impl Launcher {
@@ -39,6 +45,13 @@ impl Launcher {
             return Some(Up::Fence(vec![(format!("{}", self.place), serde_bytes::ByteBuf::new())]));
         }
         let place = self.place;
+        if let Some(ranks) = self.wishes.pop() {
+            self.waits_for += 1;
+            self.asked += 1;
+            let program = Program { ranks, words: vec![serde_bytes::ByteBuf::from("a")], ..Program::default() };
+            let wish = Wish::Spawn(Spawn { programs: vec![program], ..Spawn::default() });
+            return Some(Up::Wish { place, rank: self.ranks[0].0, wish });
+        }
         let living: Vec<usize> = (0..self.ranks.len()).filter(|i| !self.ranks[*i].3).collect();
         let Some(&i) = living.get(chance.below(living.len())) else {
             self.gone = true;
@@ -51,7 +64,7 @@ impl Launcher {
             *count += 1;
             return Some(Up::Output { place, rank: *rank, stream: Stream::Out, bytes: count.to_le_bytes().into() });
         }
-        if self.barriers > 0 {
+        if self.barriers > 0 || self.waits_for > 0 {
             return None;
         }
         *ended = true;
@@ -63,6 +76,11 @@ impl Launcher {
             _ if self.dead || self.gone => return None,
             Down::Start => self.begun = true,
             Down::Fenced(_) => self.waits = false,
+            Down::Granted { place, .. } => {
+                assert!(*place == self.place && self.asked > 0, "nobody asked");
+                self.asked -= 1;
+                self.waits_for = self.waits_for.saturating_sub(1);
+            }
             Down::Stdin(bytes) => {
                 self.stdin += bytes.len() as u64;
                 return Some(Up::StdinTaken(self.stdin));
@@ -71,7 +89,10 @@ impl Launcher {
                 self.gone = true;
                 return Some(Up::Gone);
             }
-            Down::Signal(15) => (self.barriers, self.waits) = (0, false),
+            Down::Signal(15) => {
+                (self.barriers, self.waits, self.waits_for) = (0, false, 0);
+                self.wishes.clear();
+            }
             _ => {}
         }
         None
@@ -79,26 +100,28 @@ impl Launcher {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Who {
+pub(super) enum Who {
     Place(u32),
     Launcher(u32),
 }
 
-struct World {
-    order: Arc<Order>,
-    head: Head,
+pub(super) struct World {
+    pub order: Arc<Order>,
+    pub head: Head,
     parts: Vec<Part>,
     /// Not killed.
-    lives: Vec<bool>,
-    launchers: BTreeMap<u32, Launcher>,
+    pub lives: Vec<bool>,
+    pub launchers: BTreeMap<u32, Launcher>,
     ups: BTreeMap<(Who, u32), VecDeque<Up>>,
-    downs: BTreeMap<(u32, Who), VecDeque<Down>>,
-    told: Vec<Tell>,
+    pub downs: BTreeMap<(u32, Who), VecDeque<Down>>,
+    pub told: Vec<Tell>,
+    /// What is to be done that has nothing to do with its own tree.
+    pub other: Vec<Act>,
     now: u64,
 }
 
 impl World {
-    fn new(order: Order, bad: &mut Chance) -> World {
+    pub fn new(order: Order, head: Head, bad: &mut Chance) -> World {
         let order = Arc::new(order);
         let launcher = |place: u32| {
             let share = &order.nodes[place as usize];
@@ -109,18 +132,31 @@ impl World {
             };
             let ranks = (share.first..share.first + share.ranks).map(|r| (r, bad.below(4) as u32, how(bad), false));
             let ranks = ranks.collect();
-            Launcher { place, begun: false, ranks, barriers: 2, waits: false, stdin: 0, dead: false, gone: false }
+            Launcher {
+                place,
+                begun: false,
+                ranks,
+                barriers: 2,
+                waits: false,
+                stdin: 0,
+                wishes: Vec::new(),
+                waits_for: 0,
+                asked: 0,
+                dead: false,
+                gone: false,
+            }
         };
         let places = 0..order.nodes.len() as u32;
         let own: Vec<u32> = places.clone().filter(|p| order.nodes[*p as usize].ranks > 0).collect();
         World {
-            head: Head::new(order.clone(), true, 50),
+            head,
             parts: places.clone().map(|p| Part::new(order.clone(), p)).collect(),
             lives: places.map(|_| true).collect(),
             launchers: own.into_iter().map(launcher).map(|l| (l.place, l)).collect(),
             ups: BTreeMap::new(),
             downs: BTreeMap::new(),
             told: Vec::new(),
+            other: Vec::new(),
             now: 0,
             order,
         }
@@ -153,11 +189,12 @@ impl World {
         }
     }
 
-    fn act(&mut self, acts: Vec<Act>) {
+    pub fn act(&mut self, acts: Vec<Act>) {
         for act in acts {
             match act {
                 Act::Tell(tell) => self.told.push(tell),
                 Act::Down(down) => self.feed(0, Event::Down(down)),
+                other => self.other.push(other),
             }
         }
     }
@@ -166,7 +203,7 @@ impl World {
         (0..).find(|i| self.who(parent, *i) == child).unwrap()
     }
 
-    fn kill(&mut self, place: u32) {
+    pub fn kill(&mut self, place: u32) {
         self.lives[place as usize] = false;
         // Its own ranks die with it.
         if let Some(launcher) = self.launchers.get_mut(&place) {
@@ -187,8 +224,22 @@ impl World {
         }
     }
 
+    /// Ready as they come, but for some that refuse.
+    pub fn become_ready(&mut self, chance: &mut Chance) {
+        for (place, launcher) in &mut self.launchers {
+            let (place, refuses) = (*place, chance.below(60) == 0);
+            let up = if refuses { Up::Refused { place, why: "no".into() } } else { Up::Ready };
+            let queue = self.ups.entry((Who::Launcher(place), place)).or_default();
+            queue.push_back(up);
+            if refuses {
+                queue.push_back(Up::Gone);
+                launcher.gone = true;
+            }
+        }
+    }
+
     /// One random step; false when there is nothing left to do.
-    fn step(&mut self, chance: &mut Chance, log: &mut BTreeMap<u32, u32>) -> bool {
+    pub fn step(&mut self, chance: &mut Chance, log: &mut BTreeMap<u32, u32>) -> bool {
         let ups: Vec<(Who, u32)> =
             self.ups.iter().filter(|(k, q)| !q.is_empty() && self.lives[k.1 as usize]).map(|(k, _)| *k).collect();
         let downs: Vec<(u32, Who)> = self.downs.iter().filter(|(_, q)| !q.is_empty()).map(|(k, _)| *k).collect();
@@ -230,20 +281,9 @@ fn trial(seed: u64) {
     let head = nodes == 1 || chance.below(2) == 0;
     let mut order = order(nodes, ranks, 1 + chance.below(4) as u8, head);
     order.stdin = [Stdin::None, Stdin::All, Stdin::Rank(chance.below(order.size() as usize) as u32)][chance.below(3)];
-    let mut world = World::new(order, &mut chance);
-    for place in 0..nodes {
-        // Ready as they come, but for some that refuse.
-        if world.launchers.contains_key(&place) {
-            let refuses = chance.below(60) == 0;
-            let up = if refuses { Up::Refused { place, why: "no".into() } } else { Up::Ready };
-            let queue = world.ups.entry((Who::Launcher(place), place)).or_default();
-            queue.push_back(up);
-            if refuses {
-                queue.push_back(Up::Gone);
-                world.launchers.get_mut(&place).unwrap().gone = true;
-            }
-        }
-    }
+    let head = Head::new(Arc::new(order.clone()), true, 50);
+    let mut world = World::new(order, head, &mut chance);
+    world.become_ready(&mut chance);
     let mut log = BTreeMap::new();
     let (loses, mut steps) = (chance.below(3) == 0, 0);
     while !world.head.is_over() && steps < 200_000 {

@@ -113,12 +113,28 @@ fn shown(view: &views::Process, caller: Caller) -> views::Process {
     view
 }
 
-async fn processes((State(node), ConnectInfo(caller)): Asked) -> Json<Vec<views::Process>> {
+/// What is to be listed besides.
+#[derive(serde::Deserialize)]
+struct Listed {
+    /// Those at home, too, that the listed ones have started.
+    #[serde(default)]
+    children: bool,
+}
+
+async fn processes(
+    (State(node), ConnectInfo(caller)): Asked,
+    Query(listed): Query<Listed>,
+) -> Json<Vec<views::Process>> {
     node.prune();
     tokio::task::block_in_place(|| node.table().refresh(|pid| Facts::read(pid).ok()));
-    let mut all: Vec<views::Process> = node.table().views().map(|v| shown(v, caller)).collect();
-    tokio::task::block_in_place(|| whose::place_under(&mut all));
-    Json(all)
+    let mut all: Vec<views::Process> = node.table().views().cloned().collect();
+    tokio::task::block_in_place(|| {
+        if listed.children {
+            whose::with_children(&mut all, &node.name());
+        }
+        whose::place_under(&mut all);
+    });
+    Json(all.iter().map(|v| shown(v, caller)).collect())
 }
 
 async fn explain((State(node), ConnectInfo(caller)): Asked, Path(pid): Path<u32>) -> Answer<views::Explanation> {

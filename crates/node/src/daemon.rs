@@ -42,6 +42,8 @@ const MAX_SOCKET_PATH: usize = 107;
 
 /// What is said to other nodes at the end is on its way within this.
 const LAST_WORDS: Duration = Duration::from_millis(100);
+/// So long after its start it knows the others, and rests if there is nothing to do.
+const STARTED: Duration = Duration::from_secs(30);
 
 /// Why a daemon did not start.
 #[derive(Debug, thiserror::Error)]
@@ -316,6 +318,7 @@ async fn live(place: Place, mut config: Config) -> Result<(), DaemonError> {
     node.events.say(Event::new("node", text));
     node.lacks.iter().for_each(|lack| node.events.say(Event::new("node", lack)));
     notify::notify("READY=1");
+    tokio::spawn(rest());
     stops.recv().await;
     notify::notify("STOPPING=1");
     queue::office::close(&node).await;
@@ -328,6 +331,14 @@ async fn live(place: Place, mut config: Config) -> Result<(), DaemonError> {
     let _ = fs::remove_file(node.engine_socket());
     let _ = fs::remove_file(queue::batch::socket(&node));
     Ok(())
+}
+
+/// What only its start needed goes out of its memory.
+async fn rest() {
+    tokio::time::sleep(STARTED).await;
+    if let Err(e) = tokio::task::block_in_place(pando_kernel::resident::give_back_code) {
+        tracing::debug!("code that only the start needed stays in memory: {e}");
+    }
 }
 
 /// Says what of the configuration is not there. Beside all else: who looks at a file system may have to wait for its server.

@@ -33,7 +33,7 @@ impl Counts {
     pub fn moved(&self, reason: &str, worked: bool) {
         let word = reason.split([':', ' ']).next().unwrap_or_default();
         // Reasons are ours or a user's: their number has a limit.
-        let known = ["user", "run", "follows", "goes", "balance", "memory", "drain", "owner", "home", "it"];
+        let known = ["user", "run", "follows", "goes", "balance", "memory", "drain", "owner", "home", "it", "queue"];
         let word = if known.contains(&word) { word } else { "other" };
         *self.moves.lock().unwrap_or_else(PoisonError::into_inner).entry((word.to_owned(), worked)).or_default() += 1;
     }

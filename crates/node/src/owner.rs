@@ -1,5 +1,6 @@
 //! Whose process is it? Read from `/proc`, by the daemon, never believed from a request.
 
+use crate::views::Process;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
@@ -65,6 +66,21 @@ impl Facts {
             zombie: fields.first() == Some(&"Z") && threads == Some(1),
             stopped: fields.first() == Some(&"T"),
         })
+    }
+
+    /// What is shown of a process that was never moved.
+    pub fn at_home(self, pid: u32, me: &str) -> Process {
+        Process {
+            pid,
+            uid: self.uids[0],
+            home: me.to_owned(),
+            place: me.to_owned(),
+            phase: "home".into(),
+            role: "home".into(),
+            command: self.command,
+            stopped: self.stopped,
+            ..Process::default()
+        }
     }
 
     /// The one user whose rights it has; none if it has those of several.

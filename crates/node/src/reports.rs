@@ -5,6 +5,7 @@ use crate::daemon::Node;
 use crate::engine::Failure;
 use crate::owner::{Facts, clean, exists};
 use crate::processes::{Arrival, Key, Progress, Totals};
+use crate::queue::batch;
 use crate::sys;
 use crate::views::Event;
 use pando_migrate::control::{Command, MoveRecord, Report};
@@ -163,6 +164,10 @@ fn heed(node: &Arc<Node>, helper: &Helper, report: Report) -> bool {
             let counters = [calls, pulled, pushed, cpu_abroad_ms];
             let counted = Totals { counters, cpu_by_node, io };
             node.table().progress(key, Progress { place, phase, stopped, counted });
+            if helper.role == "deputy" {
+                let cpu_ms = node.table().get(key).map_or(0, |known| known.view.cpu_abroad_ms);
+                batch::away::counts(node, key.1, cpu_ms);
+            }
         }
         Report::MoveDone { request, result, .. } => move_done(node, key, request, result),
         Report::Done { outcome, detail, .. } => {
@@ -174,6 +179,9 @@ fn heed(node: &Arc<Node>, helper: &Helper, report: Report) -> bool {
                 false => format!("process {} of {}: {detail} ({outcome})", key.1, key.0),
             };
             let from = node.table().get(key).map(|k| k.view.place.clone());
+            if helper.role == "deputy" && matches!(outcome.as_str(), "lost" | "failed") {
+                batch::away::lost(node, key.1, from.as_deref().unwrap_or_default());
+            }
             let (pid, home) = (Some(key.1), Some(key.0.clone()));
             // "process 17 (make): it was killed": the rest of the fields say the first half.
             let reason = Some(detail.rsplit_once("): ").map_or(&*detail, |(_, why)| why).to_owned());

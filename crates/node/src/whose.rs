@@ -3,7 +3,7 @@
 
 use crate::daemon::Node;
 use crate::moves::Refused;
-use crate::owner::{is_guest_helper, is_pandos};
+use crate::owner::{Facts, is_guest_helper, is_pandos};
 use crate::processes::{Known, Table};
 use crate::views;
 use pando_balance::Wish;
@@ -14,6 +14,8 @@ use std::collections::BTreeSet;
 const GENERATIONS: usize = 3;
 /// From a process to the one that `pando run` started.
 const FARTHEST: usize = 64;
+/// Processes that are listed with their children, at most.
+const MOST_LISTED: usize = 65_536;
 /// How a testbed names itself and its nodes in the environment of all that is started there.
 const TESTBED: &str = "PANDO_TESTBED_DIR";
 const TESTBED_NODE: &str = "PANDO_TESTBED_NODE";
@@ -49,6 +51,24 @@ pub fn place_under(all: &mut [views::Process]) {
     let homes: BTreeSet<u32> = all.iter().filter(|p| p.role == "home").map(|p| p.pid).collect();
     for p in all.iter_mut().filter(|p| p.role == "home") {
         p.under = ancestors(p.pid).find(|above| homes.contains(above)).unwrap_or(0);
+    }
+}
+
+/// Adds those that live below processes at work of which this node is the home, and of which nobody has heard: they were never moved.
+pub fn with_children(all: &mut Vec<views::Process>, me: &str) {
+    let mut known: BTreeSet<u32> = all.iter().filter(|p| p.role == "home").map(|p| p.pid).collect();
+    let mut line: Vec<u32> = all.iter().filter(|p| p.role == "home" && p.is_at_work()).map(|p| p.pid).collect();
+    while let Some(above) = line.pop() {
+        for pid in procfs::children(above as i32).into_iter().map(i32::unsigned_abs) {
+            if all.len() >= MOST_LISTED || !known.insert(pid) || is_pandos(pid) {
+                continue;
+            }
+            let Ok(facts) = Facts::read(pid) else { continue };
+            line.push(pid);
+            if !facts.zombie {
+                all.push(facts.at_home(pid, me));
+            }
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a queue knows for good. Everything in it changes by [`Book::apply`] only, so what the records make is what was there.
 
+use crate::away::{Away, Phase, Rooted};
 use crate::change::{Change, Record, Reservation, Update};
 use crate::depend::Kind;
 use crate::job::{Job, Run, State};
@@ -186,6 +187,19 @@ impl Book {
             }),
             Change::Parked(id, task, parked) => self.change_run((*id, *task), |run| run.parked = *parked),
             Change::Stepped(id, task, step) => self.change_run((*id, *task), |run| run.steps.note(step)),
+            Change::Sent(id, task, node) => self.change_run((*id, *task), |run| match &mut run.away {
+                Some(away) if run.shares.first().is_some_and(|share| share.node == *node) => away.phase = Phase::Coming,
+                away => *away = Some(Away { node: node.clone(), phase: Phase::Going, since: at }),
+            }),
+            Change::Placed(id, task, node) => self.change_run((*id, *task), |run| {
+                let is_home = run.home() == Some(node);
+                run.away = (!is_home).then(|| Away { node: node.clone(), phase: Phase::There, since: at });
+            }),
+            Change::Stayed(id, task, node, why) => self.change_run((*id, *task), |run| {
+                run.away = run.away.take().filter(|away| away.phase == Phase::Coming);
+                run.away.iter_mut().for_each(|away| away.phase = Phase::There);
+                run.rooted = Some(Rooted { at, node: node.clone(), why: why.clone() });
+            }),
             Change::Warned(id, task) => self.change_run((*id, *task), |run| run.warned = true),
             Change::Ending(id, task, cause) => {
                 self.change_run((*id, *task), |run| run.ending = Some(cause.clone()));

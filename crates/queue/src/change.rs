@@ -111,6 +111,17 @@ pub enum Input {
     Began(Id, u32),
     /// Nothing is left of a task's processes, or they never began. The number is that of [`Effect::Start`].
     Ended(Id, u32, How, Usage),
+    /// The processes of a task are where [`Effect::Place`] wanted them, or all of them are where they were before, and why.
+    Placed {
+        /// The task.
+        id: Id,
+        /// Its run.
+        run: u32,
+        /// The node that was wanted.
+        node: String,
+        /// Whether it is so.
+        how: Result<(), String>,
+    },
     /// A step of a user's task has begun, or is over. Nothing comes of it where there is no such run.
     Step {
         /// The task.
@@ -175,6 +186,12 @@ pub enum Change {
     Unreserved(String),
     /// The next job has this number: the first record of a shortened journal.
     Next(u64),
+    /// The processes of a task are to be moved to this node; its own: home.
+    Sent(u64, u32, String),
+    /// They are there.
+    Placed(u64, u32, String),
+    /// They can't go to this node, and why.
+    Stayed(u64, u32, String, String),
     /// A job as it stands: in a shortened journal.
     Stands(Box<Job>),
     /// What a user has had: in a shortened journal (account, user, CPU milliseconds as they count).
@@ -244,6 +261,8 @@ pub enum Effect {
     Suspend(Id, u32),
     /// Let them go on.
     Resume(Id, u32),
+    /// Have all processes of a task at this node (its own: home), and say [`Input::Placed`].
+    Place(Id, u32, String),
     /// Its time is nearly over: it gets the signal that it wanted ([`Spec::signal`](crate::Spec)).
     Warn(Id, u32),
     /// Tell its user ([`Spec::tell`] wants it). Without a task it is about all of the job.

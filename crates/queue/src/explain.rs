@@ -274,7 +274,7 @@ impl Queue {
 
     /// What runs there, for one who is about to drain a node.
     pub fn on_node(&self, name: &str) -> impl Iterator<Item = Id> {
-        let there = self.runs().filter(move |(_, _, run)| run.shares.iter().any(|s| s.node == name));
+        let there = self.runs().filter(move |(_, _, run)| run.holds().any(|held| held.node == name));
         let ids: Vec<Id> = there.map(|(job, task, _): (&Job, u32, _)| job.name_of(task)).collect();
         ids.into_iter()
     }

@@ -1,6 +1,7 @@
 //! A job in the queue, and what has become of its tasks.
 
 use crate::array::{Array, Tasks};
+use crate::away::{Away, Rooted};
 use crate::gres::Gres;
 use crate::spec::Spec;
 use crate::step::Steps;
@@ -258,6 +259,12 @@ pub struct Run {
     /// The parallel jobs that its script has started.
     #[serde(default)]
     pub steps: Steps,
+    /// It has given way, and computes elsewhere.
+    #[serde(default)]
+    pub away: Option<Away>,
+    /// It could not, when it was last to.
+    #[serde(default)]
+    pub rooted: Option<Rooted>,
 }
 
 impl Run {
@@ -274,6 +281,8 @@ impl Run {
             parked: false,
             warned: false,
             steps: Steps::default(),
+            away: None,
+            rooted: None,
         }
     }
 

@@ -12,11 +12,13 @@
 //! | `job`, `step`, `change`, `settings` | jobs; their steps; inputs, records and effects; rules |
 //! | `book`, `queue`, `tick` | what is true; what changes it; what time does |
 //! | `plan`, `earliest`, `pass` | what is free when; the first moment that will do; who starts |
+//! | `yields`, `away` | who gives way to whom, and how; where those are that have moved |
 //! | `priority`, `share` | who comes first |
 //! | `explain` | why not yet |
 #![warn(missing_docs)]
 
 pub mod array;
+mod away;
 mod book;
 mod bytes;
 mod change;
@@ -45,7 +47,9 @@ pub mod times;
 #[cfg(test)]
 mod trial;
 mod words;
+mod yields;
 
+pub use away::{Away, Holds, Phase, Rooted};
 pub use bytes::Bytes;
 pub use change::{Change, Effect, Event, Input, Node, Outcome, Record, Reservation, Update};
 pub use explain::{Explanation, Why};
@@ -53,6 +57,6 @@ pub use filled::{Filling, filled};
 pub use job::{Asked, Cause, How, Id, Job, Run, Share, State, Usage};
 pub use priority::Priority;
 pub use queue::Queue;
-pub use settings::{Partition, Policy, Quality, Settings, Weights};
+pub use settings::{Partition, Policy, Preempt, Quality, Settings, Weights};
 pub use spec::{Files, MOST_ENVIRONMENT, MOST_NICE, MOST_SCRIPT, Request, Spec, Tell, Warning, Work};
 pub use step::{MOST_STEPS, Step, Steps};

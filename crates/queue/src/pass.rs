@@ -14,9 +14,6 @@ use crate::tick::Earliest;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-/// How often one pass looks whether others could stand still for a job.
-const SUSPENSIONS: usize = 16;
-
 /// What of a request says which nodes it may have: partition, excluded ones, features, reservation.
 type Where = (Option<String>, Vec<String>, Vec<String>, Option<String>);
 
@@ -24,7 +21,7 @@ type Where = (Option<String>, Vec<String>, Vec<String>, Option<String>);
 pub(crate) struct Pass {
     pub(crate) plan: Plan,
     /// Needs, and the shortest time for which nothing was found.
-    shapes: Vec<(Result<Need, Why>, u64)>,
+    pub(crate) shapes: Vec<(Result<Need, Why>, u64)>,
     of_request: HashMap<Request, usize>,
     lines: HashMap<Where, Rc<Vec<u32>>>,
     /// What is in use of what the cluster has so many of.
@@ -216,12 +213,13 @@ enum Went {
 }
 
 /// The state of a pass beside its plan.
-struct Count {
+pub(crate) struct Count {
     starts: usize,
     tries: usize,
-    suspensions: usize,
+    /// How often it was looked whether others could give way.
+    pub(crate) looks: usize,
     /// What got a place in the future: shape, choice, when, how long.
-    held: Vec<(usize, Choice, u64, u64)>,
+    pub(crate) held: Vec<(usize, Choice, u64, u64)>,
 }
 
 impl Queue {
@@ -232,7 +230,7 @@ impl Queue {
         }
         let mut pass = Pass::new(self);
         let order = self.order();
-        let mut count = Count { starts: 0, tries: 0, suspensions: 0, held: Vec::new() };
+        let mut count = Count { starts: 0, tries: 0, looks: 0, held: Vec::new() };
         let reserved = match self.settings.policy {
             Policy::Fcfs => 0,
             Policy::Easy => 1,
@@ -262,6 +260,7 @@ impl Queue {
             }
             closed |= count.tries >= self.settings.tries;
         }
+        self.settle(&mut pass);
         false
     }
 
@@ -334,76 +333,13 @@ impl Queue {
         Share { node: line.name.clone(), ranks, cpus, memory, gres: self.book.jobs[&job].spec.request.gres.clone() }
     }
 
-    /// Has tasks of a lower level stand still where that makes room for a job; its nodes.
-    fn make_room(&mut self, pass: &mut Pass, count: &mut Count, need: &Need, ms: u64, level: u8) -> Option<Choice> {
-        if count.suspensions >= SUSPENSIONS {
-            return None;
-        }
-        let mut lower = Vec::new();
-        for (job, task, run) in self.runs() {
-            let of = self.settings.quality(job.spec.quality.as_deref()).level;
-            if of < level && run.ending.is_none() && run.suspended_at.is_none() {
-                lower.push((of, std::cmp::Reverse(run.started), (job.id, task)));
-            }
-        }
-        if lower.is_empty() {
-            return None;
-        }
-        count.suspensions += 1;
-        let again = |plan: &mut Plan| {
-            for (shape, choice, at, ms) in &count.held {
-                if let Ok(need) = &pass.shapes[*shape].0 {
-                    plan.take(need, choice, *at, *ms);
-                }
-            }
-        };
-        let mut plan = Plan::new(self, Some(level));
-        again(&mut plan);
-        let choice = plan.choose(need, self.now, ms)?;
-        // The least of them first, and of those the ones that have run least.
-        lower.sort_unstable();
-        let mut short: BTreeMap<&str, u32> = BTreeMap::new();
-        for (line, ranks) in &choice {
-            let l = &pass.plan.lines[*line as usize];
-            let missing = need.taken(*ranks, &l.total).cpus.saturating_sub(l.steps[0].1.cpus);
-            short.insert(&l.name, missing);
-        }
-        let mut still = Vec::new();
-        for (_, _, task) in lower {
-            let Some(run) = self.book.run(task) else { continue };
-            let helps = run.shares.iter().any(|s| short.get(s.node.as_str()).is_some_and(|missing| *missing > 0));
-            if helps {
-                for share in &run.shares {
-                    if let Some(missing) = short.get_mut(share.node.as_str()) {
-                        *missing = missing.saturating_sub(share.cpus);
-                    }
-                }
-                still.push((task, run.run));
-            }
-        }
-        if short.values().any(|missing| *missing > 0) {
-            // It is not CPUs of now that are in the way.
-            return None;
-        }
-        for (task, run) in still {
-            let id = self.book.jobs[&task.0].name_of(task.1);
-            self.write(Change::Suspended(task.0, task.1));
-            self.effects.push(Effect::Suspend(id, run));
-        }
-        let mut plan = Plan::new(self, None);
-        again(&mut plan);
-        pass.plan = plan;
-        // There may be room now where there was none.
-        pass.shapes.iter_mut().for_each(|s| s.1 = u64::MAX);
-        Some(choice)
-    }
-
     /// Lets a task that stands still go on if its CPUs are free; otherwise keeps what is free of them for it.
     fn go_on(&mut self, pass: &mut Pass, task: Task) {
         let Some(run) = self.book.run(task) else { return };
         let (number, id) = (run.run, self.book.jobs[&task.0].name_of(task.1));
         let ms = longest(&self.book.jobs[&task.0]).saturating_sub(run.ran(self.now)).max(1);
-        let lines: Vec<(Option<u32>, u32)> = run.shares.iter().map(|s| (pass.plan.line(&s.node), s.cpus)).collect();
+        let held = run.holds().filter(|held| held.cpus > 0);
+        let lines: Vec<(Option<u32>, u32)> = held.map(|held| (pass.plan.line(held.node), held.cpus)).collect();
         // A node that is drained has no line.
         let free = |(line, cpus): &(Option<u32>, u32)| line.is_none_or(|l| pass.plan.has(l, *cpus));
         let goes = lines.iter().all(free) && !self.drained_and_busy(task);
@@ -419,11 +355,12 @@ impl Queue {
     /// Some node of a task that stands still takes no new jobs, and those that run there leave it no CPUs.
     fn drained_and_busy(&self, task: Task) -> bool {
         let Some(own) = self.book.run(task) else { return true };
-        own.shares.iter().any(|share| {
-            let Some(node) = self.nodes.get(&share.node) else { return true };
+        own.holds().filter(|held| held.cpus > 0).any(|own| {
+            let Some(node) = self.nodes.get(own.node) else { return true };
             let running = self.runs().filter(|(_, _, run)| run.suspended_at.is_none() || run.ending.is_some());
-            let on = running.flat_map(|(_, _, run)| &run.shares).filter(|s| s.node == share.node);
-            node.drained && on.map(|s| u64::from(s.cpus)).sum::<u64>() + u64::from(share.cpus) > u64::from(node.cpus)
+            let on = running.flat_map(|(_, _, run)| run.holds()).filter(|held| held.node == own.node);
+            node.drained
+                && on.map(|held| u64::from(held.cpus)).sum::<u64>() + u64::from(own.cpus) > u64::from(node.cpus)
         })
     }
 }

@@ -1,8 +1,8 @@
 //! What is free on each node, now and later: a line of steps for each node. Jobs that run give back what they have when their time is over,
 //! reservations take what they have for as long as they last.
 
+use crate::away::Holds;
 use crate::gres::Gres;
-use crate::job::Share;
 use crate::queue::Queue;
 use std::collections::HashMap;
 
@@ -131,6 +131,9 @@ impl Need {
     }
 }
 
+/// Those that are on their way elsewhere are reckoned with for so long: nobody else is to begin meanwhile in the place that they make.
+const MOVES_MS: u64 = 1_000;
+
 /// What others than this queue's jobs use now is reckoned with for so long: nobody says when they end.
 const OTHERS_MS: u64 = 10 * crate::times::MINUTE;
 
@@ -207,14 +210,19 @@ impl Plan {
             let end = if run.ending.is_some() { soon } else { end };
             let yields = above.is_some_and(|level| queue.settings.quality(job.spec.quality.as_deref()).level < level);
             let still = run.ending.is_none() && (run.suspended_at.is_some() || yields);
-            for share in &run.shares {
-                if let Some(line) = self.line(&share.node) {
-                    let mut taken = self.taken(share);
-                    if still {
-                        taken.cpus = 0;
-                    }
-                    ends[line as usize].push((end, taken));
+            let moved = end.min(queue.now.saturating_add(MOVES_MS));
+            for held in run.holds() {
+                let Some(line) = self.line(held.node) else { continue };
+                let mut taken = self.taken(&held);
+                // Where it is about to be it gives way when it is there.
+                if still && (run.suspended_at.is_some() || held.leaves || !run.is_moving()) {
+                    taken.cpus = 0;
                 }
+                if held.leaves {
+                    let cpus = std::mem::take(&mut taken.cpus);
+                    ends[line as usize].push((moved, Free { cpus, ..Free::default() }));
+                }
+                ends[line as usize].push((end, taken));
             }
         }
         ends.iter_mut().for_each(|ends| ends.sort_by_key(|e| e.0));
@@ -225,8 +233,8 @@ impl Plan {
         self.index.get(name).copied()
     }
 
-    pub(crate) fn taken(&self, share: &Share) -> Free {
-        Free { cpus: share.cpus, memory: share.memory, gres: self.gres(&share.gres) }
+    pub(crate) fn taken(&self, held: &Holds) -> Free {
+        Free { cpus: held.cpus, memory: held.memory, gres: self.gres(held.gres) }
     }
 
     fn gres(&self, list: &[Gres]) -> [u32; KINDS] {

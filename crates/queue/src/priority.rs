@@ -95,7 +95,7 @@ impl Queue {
             let share = shares.get(&(&*job.spec.account, &*job.spec.user)).copied().unwrap_or(1.0);
             self.priority_of(job, share, cpus).sum()
         };
-        let still = |run: &Run| run.suspended_at.is_some() && run.ending.is_none() && !run.parked;
+        let still = |run: &Run| run.suspended_at.is_some() && run.ending.is_none() && !run.parked && !run.is_moving();
         let suspended: Vec<(&Job, u32)> =
             self.runs().filter(|(_, _, run)| still(run)).map(|(job, task, _)| (job, task)).collect();
         let lowest = suspended.iter().map(|(job, _)| level(job)).min();

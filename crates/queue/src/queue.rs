@@ -1,6 +1,7 @@
 //! The queue: what comes in, what is true then, and what is to be done.
 
 use crate::array::Tasks;
+use crate::away::Phase;
 use crate::book::{Book, Task};
 use crate::change::{Change, Effect, Event, Input, Node, Outcome, Record, Reservation, Update};
 use crate::job::{Asked, Cause, How, Id, Job, Run, State, Usage};
@@ -65,6 +66,9 @@ impl Queue {
                 (None, None, _) => all.push(Effect::Start(id, run.run, run.shares.clone())),
                 (None, Some(_), Some(_)) => all.push(Effect::Suspend(id, run.run)),
                 (None, Some(_), None) => all.push(Effect::Resume(id, run.run)),
+            }
+            if let Some(node) = run.goes_to().filter(|_| run.ending.is_none()) {
+                all.push(Effect::Place(id, run.run, node.to_owned()));
             }
         }
         all
@@ -167,6 +171,7 @@ impl Queue {
             Input::NodeLost(name) => self.node_lost(&name),
             Input::Began(id, run) => self.began(id, run),
             Input::Ended(id, run, how, usage) => self.ended(id, run, how, usage),
+            Input::Placed { id, run, node, how } => self.placed(id, run, &node, how),
             Input::Step { id, run, user, step } => self.step(id, run, &user, *step),
             Input::Reserve(reservation) => self.reserve(reservation),
             Input::Unreserve(name) => {
@@ -400,7 +405,9 @@ impl Queue {
 
     fn node_lost(&mut self, name: &str) {
         self.stirred |= self.nodes.remove(name).is_some();
-        let there = |run: &Run| run.shares.iter().any(|s| s.node == name);
+        // Those that were on their way there come back to their home, or are lost: that says which.
+        let was_there = |run: &Run| run.away.as_ref().is_some_and(|a| a.node == name && a.phase != Phase::Going);
+        let there = |run: &Run| run.shares.iter().any(|s| s.node == name) || was_there(run);
         let lost: Vec<Task> =
             self.runs().filter(|(_, _, run)| there(run)).map(|(job, task, _)| (job.id, task)).collect();
         lost.into_iter().for_each(|task| self.end(task, Cause::NodeFail(name.to_owned())));
@@ -417,7 +424,7 @@ impl Queue {
     }
 
     /// The task that an id and a number of a run mean, if that is what it is at now.
-    fn run_of(&self, id: Id, run: u32) -> Option<Task> {
+    pub(crate) fn run_of(&self, id: Id, run: u32) -> Option<Task> {
         let task = (id.job, id.task.unwrap_or(0));
         let same = |job: &&Job| job.name_of(task.1) == id;
         self.book.jobs.get(&id.job).filter(same)?;

@@ -58,6 +58,8 @@ pub struct Settings {
     pub again_ms: u64,
     /// Tasks that were told to end, or should have, are reckoned with for so long, milliseconds.
     pub end_ms: u64,
+    /// Those that have given way by moving come home after so long, milliseconds, if there is room.
+    pub home_after_ms: u64,
     /// So many jobs share each CPU by turns, and nodes count each so often: one job never has one of them twice. 0 and 1: nobody shares.
     #[serde(skip)]
     pub turns: u32,
@@ -84,6 +86,7 @@ impl Default for Settings {
             runs: 5,
             again_ms: 10 * SECOND,
             end_ms: 30 * SECOND,
+            home_after_ms: 10 * SECOND,
             turns: 1,
         }
     }
@@ -143,14 +146,27 @@ pub struct Partition {
     pub closed: bool,
 }
 
+/// How a job gives way to one of a higher level.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Preempt {
+    /// It stands still.
+    #[default]
+    Suspend,
+    /// Its processes are moved to a node that has room for them; it stands still if there is none, or they can't be moved.
+    Move,
+}
+
 /// A quality of service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Quality {
     /// From 0 to 1000: a part of the weight.
     pub priority: u32,
-    /// Jobs of a higher level make those of a lower one stand still when they find no CPUs.
+    /// Jobs of a higher level take the CPUs of those of a lower one when they find no others.
     pub level: u8,
+    /// What its own jobs do then.
+    pub preempt: Preempt,
     /// CPUs that one user's jobs of it have at most.
     pub cpus_each: Option<u64>,
     /// Who may ask for it; everybody, if there is nobody.

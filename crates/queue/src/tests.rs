@@ -1,5 +1,7 @@
 //! One thing at a time. What holds whatever happens is in `trial`.
 
+mod moving;
+
 use crate::spec::tests::spec;
 use crate::*;
 
@@ -56,6 +58,7 @@ impl Story {
             Effect::End(id, _, cause) => Some(format!("end {id} {cause:?}")),
             Effect::Suspend(id, _) => Some(format!("suspend {id}")),
             Effect::Resume(id, _) => Some(format!("resume {id}")),
+            Effect::Place(id, _, node) => Some(format!("move {id} to {node}")),
             _ => None,
         };
         effects.iter().filter_map(word).collect::<Vec<_>>().join(", ")

@@ -1,5 +1,6 @@
 //! What becomes true because time passes, and when the next such thing is due.
 
+use crate::away::{Phase, ROOTED_MS};
 use crate::book::Task;
 use crate::change::{Change, Effect};
 use crate::depend::{Kind, Standing, Term};
@@ -158,6 +159,12 @@ impl Queue {
             let warned = warning(job, run, now).filter(|_| run.suspended_at.is_none() && run.began.is_some());
             [left, job.spec.deadline, warned.map(|left| now.saturating_add(left))]
         });
+        // Who is away may come home.
+        let comes = self.runs().filter_map(|(_, _, run)| {
+            let away = run.away.as_ref().filter(|away| away.phase == Phase::There && run.ending.is_none())?;
+            let rested = run.rooted.as_ref().map_or(0, |rooted| rooted.at.saturating_add(ROOTED_MS));
+            Some(away.since.saturating_add(self.settings.home_after_ms).max(rested)).filter(|at| *at > now)
+        });
         let begins = self.waiting().flat_map(|job| {
             let after = job.spec.dependency.terms.iter().filter(|t| t.minutes > 0).filter_map(|t| {
                 let start = self.book.jobs.get(&t.job)?.last_start?;
@@ -170,7 +177,7 @@ impl Queue {
         let old = |(ended, _): &(u64, u64)| ended.saturating_add(self.settings.keep_ms);
         // Those that somebody waits for are forgotten when he has something to say.
         let old = self.book.over.iter().find(|(_, job)| !self.book.needed.contains_key(job)).map(old);
-        let all = runs.chain(begins).flatten().chain(reserved.flatten().filter(|at| *at > now)).chain(old);
+        let all = runs.chain(begins).flatten().chain(comes).chain(reserved.flatten().filter(|at| *at > now)).chain(old);
         all.min().map(|at| at.max(now.saturating_add(1)))
     }
 }

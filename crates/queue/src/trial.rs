@@ -29,6 +29,10 @@ struct World {
     nodes: BTreeMap<String, Node>,
     /// What runs really, as the nodes know it: since when, and whether it stands still.
     real: BTreeMap<(Id, u32), bool>,
+    /// Where each computes really.
+    at: BTreeMap<(Id, u32), String>,
+    /// Those that are on their way, and where to.
+    moving: BTreeMap<(Id, u32), String>,
     /// Starts that were seen: never twice.
     started: BTreeSet<(Id, u32)>,
     accepted: BTreeSet<u64>,
@@ -40,7 +44,11 @@ struct World {
 fn settings(chance: &mut Chance) -> Settings {
     let policy = [Policy::Fcfs, Policy::Easy, Policy::Conservative][chance.below(3) as usize];
     let quality = |level: u8| Quality { priority: u32::from(level) * 500, level, ..Quality::default() };
-    let qualities = [("high".to_owned(), quality(1)), ("highest".to_owned(), quality(2))].into();
+    let preempt = [Preempt::Suspend, Preempt::Move, Preempt::Move][chance.below(3) as usize];
+    let normal = Quality { preempt, ..Quality::default() };
+    let high = Quality { preempt, ..quality(1) };
+    let all = [("normal", normal), ("high", high), ("highest", quality(2))];
+    let qualities = all.into_iter().map(|(name, quality)| (name.to_owned(), quality)).collect();
     let licences = gres::read("lic:3").unwrap();
     let starts_at_once = 1 + chance.below(20) as usize;
     Settings { policy, qualities, licences, runs: 3, starts_at_once, keep_ms: 200_000, ..Settings::default() }
@@ -54,6 +62,8 @@ impl World {
             journal: Vec::new(),
             nodes: BTreeMap::new(),
             real: BTreeMap::new(),
+            at: BTreeMap::new(),
+            moving: BTreeMap::new(),
             started: BTreeSet::new(),
             accepted: BTreeSet::new(),
             ended: BTreeMap::new(),
@@ -79,7 +89,8 @@ impl World {
             match effect {
                 Effect::Record(record) => self.journal.push(record),
                 Effect::Accepted(job) => assert!(self.accepted.insert(job)),
-                Effect::Start(id, run, _) => {
+                Effect::Start(id, run, shares) => {
+                    self.at.insert((id, run), shares[0].node.clone());
                     assert!(self.started.insert((id, run)), "{id} run {run} is started twice");
                     self.real.insert((id, run), false);
                 }
@@ -89,6 +100,10 @@ impl World {
                 }
                 Effect::Suspend(id, run) => assert_eq!(self.real.insert((id, run), true), Some(false), "{id}"),
                 Effect::Resume(id, run) => assert_eq!(self.real.insert((id, run), false), Some(true), "{id}"),
+                Effect::Place(id, run, node) => {
+                    assert_eq!(self.real.get(&(id, run)), Some(&false), "{id} stands still, and is not moved");
+                    assert_eq!(self.moving.insert((id, run), node), None, "{id} is moved twice");
+                }
                 Effect::Outcome(outcome) if outcome.state.is_final() => {
                     *self.ended.entry(outcome.id).or_default() += 1;
                 }
@@ -176,6 +191,7 @@ impl World {
                 self.does(Input::Reserve(reservation));
             }
             11 | 12 => self.now += chance.below(5_000),
+            13..17 if chance.one_in(3) => self.arrives(chance),
             13..17 => self.ends(chance),
             17 if chance.one_in(5) => self.dies(chance),
             _ => self.does(Input::Tick),
@@ -193,6 +209,12 @@ impl World {
             }
             _ => self.does(Input::NodeSeen(node)),
         }
+    }
+
+    fn gone(&mut self, key: (Id, u32)) {
+        self.real.remove(&key);
+        self.at.remove(&key);
+        self.moving.remove(&key);
     }
 
     fn ends(&mut self, chance: &mut Chance) {
@@ -225,10 +247,27 @@ impl World {
             4 => How::Exit(1),
             _ => How::Exit(0),
         };
-        self.real.remove(&(id, run));
+        self.gone((id, run));
         self.does(Input::Ended(id, run, how, Usage::default()));
         // It may be said twice.
         self.does(Input::Ended(id, run, How::Exit(0), Usage::default()));
+    }
+
+    /// One that was on its way is there, or stays where it was.
+    fn arrives(&mut self, chance: &mut Chance) {
+        let all: Vec<(Id, u32)> = self.moving.keys().copied().collect();
+        let Some(key) = all.get(chance.below(all.len() as u64) as usize) else { return };
+        let Some(node) = self.moving.remove(key) else { return };
+        let how = match chance.one_in(4) {
+            true => Err("it can't".to_owned()),
+            false => Ok(_ = self.at.insert(*key, node.clone())),
+        };
+        self.does(Input::Placed { id: key.0, run: key.1, node: node.clone(), how });
+        // It may be said twice, and of what nobody asked for.
+        self.does(Input::Placed { id: key.0, run: key.1, node: format!("{node}x"), how: Ok(()) });
+        if self.moving.get(key).is_none_or(|next| *next != node) {
+            self.does(Input::Placed { id: key.0, run: key.1, node, how: Ok(()) });
+        }
     }
 
     /// The daemon dies, and the next one has the journal, or a shortened one.
@@ -258,12 +297,15 @@ impl World {
             let still = run.suspended_at.is_some();
             assert_eq!(self.real.get(&key), Some(&still), "{key:?} is known to run");
             licences += job.spec.request.licences.iter().map(|l| l.count).sum::<u32>();
-            for share in &run.shares {
-                let node = used.entry(&share.node).or_default();
-                node.1 += share.memory;
-                node.2 += share.gres.iter().map(|g| g.count).sum::<u32>();
-                if !still {
-                    node.0 += share.cpus;
+            assert_eq!(run.goes_to(), self.moving.get(&key).map(String::as_str), "{key:?} is on its way");
+            let there = run.holds().filter(|held| held.cpus > 0).any(|held| held.node == self.at[&key]);
+            assert!(there, "{key:?} computes at {}, and its CPUs are elsewhere", self.at[&key]);
+            for held in run.holds() {
+                let node = used.entry(held.node).or_default();
+                node.1 += held.memory;
+                node.2 += held.gres.iter().map(|g| g.count).sum::<u32>();
+                if !still && held.cpus > 0 {
+                    node.0 += held.cpus;
                     node.3 += 1;
                     node.4 |= job.spec.request.exclusive;
                 }
@@ -306,12 +348,16 @@ impl World {
         }
         for _ in 0..5_000 {
             self.does(Input::Tick);
+            for (key, node) in std::mem::take(&mut self.moving) {
+                self.at.insert(key, node.clone());
+                self.does(Input::Placed { id: key.0, run: key.1, node, how: Ok(()) });
+            }
             let next: Vec<(Id, u32)> = {
                 let ends = |(key, still): &(&(Id, u32), &bool)| !**still || self.told_to_end.contains(key);
                 self.real.iter().filter(ends).map(|(key, _)| *key).collect()
             };
             for (id, run) in &next {
-                self.real.remove(&(*id, *run));
+                self.gone((*id, *run));
                 self.does(Input::Ended(*id, *run, How::Exit(0), Usage::default()));
             }
             self.check(false);
@@ -337,9 +383,11 @@ impl World {
 
 fn which(effect: &Effect) -> Option<(Id, u32)> {
     match effect {
-        Effect::Start(id, run, _) | Effect::End(id, run, _) | Effect::Suspend(id, run) | Effect::Resume(id, run) => {
-            Some((*id, *run))
-        }
+        Effect::Start(id, run, _)
+        | Effect::End(id, run, _)
+        | Effect::Place(id, run, _)
+        | Effect::Suspend(id, run)
+        | Effect::Resume(id, run) => Some((*id, *run)),
         _ => None,
     }
 }

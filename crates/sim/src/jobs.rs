@@ -4,16 +4,25 @@
 //! never be delayed: what is promised to it holds, or the run fails.
 
 use crate::lublin::{self, Work};
+use crate::places::Places;
 use crate::queue::{Queue as Events, SECOND};
 use crate::swf;
 use crate::table::Table;
 use clap::Args;
-use pando_queue::{Cause, Effect, How, Id, Input, Node, Policy, Queue, Request, Settings, Spec, Usage, Weights};
+use pando_queue::{
+    Cause, Effect, How, Id, Input, Node, Policy, Preempt, Quality, Queue, Request, Settings, Spec, Usage, Weights,
+};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
+/// One job in so many is of a higher level.
+const HIGH: usize = 10;
+/// So long a move takes.
+const MOVE_MS: u64 = 300;
+/// So many moves are made.
+const GO_WELL: f64 = 0.9;
 /// CPUs of a node.
 pub const CPUS: u32 = 4;
 /// Seconds that a node runs on average.
@@ -45,6 +54,9 @@ pub struct Jobs {
     /// Nodes are lost, each every 60 days or so, for an hour.
     #[arg(long)]
     failures: bool,
+    /// One job in ten is of a higher level; the others give way, by moving where they can.
+    #[arg(long)]
+    preempt: bool,
     /// Only the time of one scheduling pass with 10,000 queued jobs on 4,096 nodes, several times.
     #[arg(long)]
     pass: bool,
@@ -52,7 +64,10 @@ pub struct Jobs {
 
 enum Happens {
     Comes(usize),
-    Ends(Id, u32),
+    Begins(Id, u32),
+    /// In a stretch of its run.
+    Ends(Id, u32, u32),
+    Arrives(Id, u32, String),
     Lost(u32),
     Back(u32),
     Wake,
@@ -70,14 +85,15 @@ struct Went {
     span: f64,
     again: u64,
     most: usize,
+    moves: (u64, u64),
+    stills: u64,
 }
 
 struct World<'a> {
     queue: Queue,
     work: &'a [Work],
-    cpus: BTreeMap<String, u32>,
+    places: Places,
     events: Events<Happens>,
-    used: BTreeMap<String, u32>,
     started: BTreeSet<(Id, u32)>,
     /// Jobs that ended: once each.
     ended: BTreeSet<u64>,
@@ -86,6 +102,7 @@ struct World<'a> {
     woken: Option<u64>,
     went: Went,
     failures: bool,
+    preempt: bool,
 }
 
 /// A job of the model as the queue has it.
@@ -115,25 +132,27 @@ impl World<'_> {
                 if !self.started.insert((id, run)) {
                     return Err(format!("job {id} is started twice"));
                 }
-                for share in &shares {
-                    let used = self.used.entry(share.node.clone()).or_default();
-                    *used += share.cpus;
-                    if *used > self.cpus[&share.node] {
-                        return Err(format!("{used} CPUs of {} are promised", share.node));
-                    }
-                }
+                let run_ms = self.work[id.job as usize - 1].run * 1000;
+                self.places.starts((id, run), &shares, self.ms(), run_ms)?;
                 if let Some((first, by)) = self.promised.filter(|(first, by)| *first == id.job && self.ms() > *by) {
                     return Err(format!("job {first} was to start by {by} ms, and starts at {} ms", self.ms()));
                 }
-                let run_ms = self.work[id.job as usize - 1].run * 1000;
-                self.events.at((self.ms() + run_ms) * 1000, Happens::Ends(id, run));
+                self.events.at((self.ms() + run_ms) * 1000, Happens::Ends(id, run, 0));
+                self.events.at((self.ms() + 1) * 1000, Happens::Begins(id, run));
+            }
+            Effect::Suspend(id, run) => self.places.stands_still((id, run), self.ms())?,
+            Effect::Resume(id, run) => {
+                let (left, times) = self.places.goes_on((id, run), self.ms())?;
+                self.events.at((self.ms() + left) * 1000, Happens::Ends(id, run, times));
+            }
+            Effect::Place(id, run, node) => {
+                self.places.moves((id, run), &node)?;
+                self.events.at((self.ms() + MOVE_MS) * 1000, Happens::Arrives(id, run, node));
             }
             Effect::End(id, run, Cause::NodeFail(node)) => self.end(id, run, How::NodeLost(node))?,
             Effect::End(id, run, _) => self.end(id, run, How::Signal(9))?,
             Effect::Outcome(outcome) => {
-                for share in &outcome.run.shares {
-                    *self.used.entry(share.node.clone()).or_default() -= share.cpus;
-                }
+                self.places.ends((outcome.id, outcome.run.run));
                 let work = &self.work[outcome.id.job as usize - 1];
                 if !outcome.state.is_final() {
                     self.went.again += 1;
@@ -161,7 +180,7 @@ impl World<'_> {
     /// The first one's place is never later than it was.
     fn promise(&mut self) -> Result<(), String> {
         let first = self.queue.jobs().find(|job| !job.waiting.is_empty()).map(|job| job.id);
-        let Some(first) = first.filter(|_| !self.failures) else {
+        let Some(first) = first.filter(|_| !self.failures && !self.preempt) else {
             self.promised = None;
             return Ok(());
         };
@@ -181,19 +200,29 @@ impl World<'_> {
         match event {
             Happens::Comes(i) => {
                 self.went.jobs += 1;
-                self.does(Input::Submit(Box::new(spec(&self.work[i]))))?;
+                let high = self.preempt && i.is_multiple_of(HIGH);
+                let quality = high.then(|| "high".to_owned());
+                self.does(Input::Submit(Box::new(Spec { quality, ..spec(&self.work[i]) })))?;
                 if let Some(next) = self.work.get(i + 1) {
                     self.events.at(next.at * SECOND, Happens::Comes(i + 1));
                 }
             }
-            Happens::Ends(id, run) => self.end(id, run, How::Exit(0))?,
+            Happens::Begins(id, run) => self.does(Input::Began(id, run))?,
+            Happens::Ends(id, run, times) if !self.places.ends_now((id, run), times) => {}
+            Happens::Ends(id, run, _) => self.end(id, run, How::Exit(0))?,
+            Happens::Arrives(id, run, node) => {
+                let went = chance.random_range(0.0..1.0) < GO_WELL;
+                self.places.arrives((id, run), went);
+                let how = if went { Ok(()) } else { Err("it can't".to_owned()) };
+                self.does(Input::Placed { id, run, node, how })?;
+            }
             Happens::Lost(node) => {
                 self.events.at(self.events.now() + AWAY * SECOND, Happens::Back(node));
                 self.does(Input::NodeLost(format!("n{node}")))?;
             }
             Happens::Back(node) => {
                 let name = format!("n{node}");
-                let cpus = self.cpus[&name];
+                let cpus = self.places.cpus[&name];
                 self.does(Input::NodeSeen(Node { name, cpus, ..Node::default() }))?;
                 // No more of them when there is nothing left to lose.
                 if self.ended.len() < self.work.len() {
@@ -237,23 +266,37 @@ pub fn settings(policy: Policy) -> Settings {
     }
 }
 
+/// Jobs of a higher level, and how the others give way to them.
+fn qualities(preempt: bool) -> BTreeMap<String, Quality> {
+    let high = Quality { level: 1, ..Quality::default() };
+    let normal = Quality { preempt: Preempt::Move, ..Quality::default() };
+    let all = [("high", high), ("normal", normal)].into_iter().filter(|_| preempt);
+    all.map(|(name, quality)| (name.to_owned(), quality)).collect()
+}
+
 /// All of it with one policy.
-fn play(work: &[Work], cpus: u32, policy: Policy, failures: bool, seed: u64) -> Result<Went, String> {
+fn play(
+    work: &[Work],
+    cpus: u32,
+    policy: Policy,
+    (failures, preempt): (bool, bool),
+    seed: u64,
+) -> Result<Went, String> {
     let mut chance = StdRng::seed_from_u64(seed);
     let nodes = cpus.div_ceil(CPUS);
     let size = |i: u32| if i + 1 == nodes && !cpus.is_multiple_of(CPUS) { cpus % CPUS } else { CPUS };
     let mut world = World {
-        queue: Queue::new(settings(policy)),
+        queue: Queue::new(Settings { qualities: qualities(preempt), ..settings(policy) }),
         work,
-        cpus: (0..nodes).map(|i| (format!("n{i}"), size(i))).collect(),
+        places: Places::new((0..nodes).map(|i| (format!("n{i}"), size(i))).collect()),
         events: Events::default(),
-        used: BTreeMap::new(),
         started: BTreeSet::new(),
         ended: BTreeSet::new(),
         promised: None,
         woken: None,
         went: Went::default(),
         failures,
+        preempt,
     };
     for i in 0..nodes {
         world.does(Input::NodeSeen(Node { name: format!("n{i}"), cpus: size(i), ..Node::default() }))?;
@@ -268,7 +311,7 @@ fn play(work: &[Work], cpus: u32, policy: Policy, failures: bool, seed: u64) -> 
         world.pass()?;
     }
     match world.ended.len() == work.len() {
-        true => Ok(world.went),
+        true => Ok(Went { moves: world.places.moves, stills: world.places.stills, ..world.went }),
         false => Err(format!("{} jobs of {} have ended", world.ended.len(), work.len())),
     }
 }
@@ -292,16 +335,27 @@ pub fn main(how: &Jobs, json: bool) -> ExitCode {
         eprintln!("sim: no jobs: say more months or a higher load");
         return ExitCode::from(2);
     }
-    let columns = ["policy", "jobs", "utilisation %", "mean wait s", "bounded slowdown", "most waiting", "run again"];
+    let columns = [
+        "policy",
+        "jobs",
+        "utilisation %",
+        "mean wait s",
+        "bounded slowdown",
+        "most waiting",
+        "run again",
+        "moved",
+        "stood still",
+    ];
     let mut table = Table::new(&columns);
     let mut failed = false;
     for policy in [Policy::Fcfs, Policy::Easy, Policy::Conservative] {
-        match play(&work, cpus, policy, how.failures, how.seed) {
+        match play(&work, cpus, policy, (how.failures, how.preempt), how.seed) {
             Ok(went) => {
                 let n = went.jobs as f64;
                 let used = format!("{:.1}", 100.0 * went.used / (f64::from(cpus) * went.span.max(1.0)));
                 let (wait, slow) = (format!("{:.0}", went.waits / n), format!("{:.1}", went.slowdowns / n));
-                table.row(&[&format!("{policy:?}"), &went.jobs, &used, &wait, &slow, &went.most, &went.again]);
+                let Went { jobs, most, again, moves: (moved, _), stills, .. } = went;
+                table.row(&[&format!("{policy:?}"), &jobs, &used, &wait, &slow, &most, &again, &moved, &stills]);
             }
             Err(wrong) => {
                 failed = true;
@@ -362,9 +416,19 @@ mod tests {
     #[test]
     fn backfill_helps_and_delays_nobody_who_is_first() {
         let work = lublin::work(3, 64, 10, 0.8);
-        let went = [Policy::Fcfs, Policy::Easy, Policy::Conservative].map(|p| play(&work, 64, p, false, 3).unwrap());
+        let went =
+            [Policy::Fcfs, Policy::Easy, Policy::Conservative].map(|p| play(&work, 64, p, (false, false), 3).unwrap());
         assert!(went[1].waits < went[0].waits && went[2].waits < went[0].waits);
-        let went = play(&work, 64, Policy::Easy, true, 3).unwrap();
+        let went = play(&work, 64, Policy::Easy, (true, false), 3).unwrap();
         assert_eq!(went.jobs as usize, work.len());
+    }
+
+    #[test]
+    fn who_gives_way_is_moved_or_stands_still_and_is_lost_or_doubled_never() {
+        let work = lublin::work(5, 64, 10, 0.6);
+        for (policy, failures) in [(Policy::Fcfs, false), (Policy::Easy, true), (Policy::Conservative, true)] {
+            let went = play(&work, 64, policy, (failures, true), 5).unwrap();
+            assert!(went.moves.0 > 0 && went.moves.1 > 0 && went.stills > 0, "{:?} {}", went.moves, went.stills);
+        }
     }
 }

@@ -110,6 +110,8 @@ fn order(nodes: u32, arity: u8) -> Order {
         gang: None,
         exclusive: false,
         memory_mb: 0,
+        room: Vec::new(),
+        group: None,
     }
 }
 
@@ -304,7 +306,7 @@ impl World {
         for act in self.head.up(up, now / MS) {
             match act {
                 Act::Down(down) => self.queue.at(now, Happens::Down(0, down)),
-                Act::Tell(_) => {}
+                Act::Tell(_) | Act::Wish { .. } | Act::Begin(..) | Act::Group(..) => {}
             }
         }
         if self.head.is_over() {

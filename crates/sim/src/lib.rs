@@ -32,6 +32,7 @@
 //! | `faults` | what can go wrong, by name; when all must be right again |
 //! | `world` | all of it together |
 //! | `check`, `age`, `balance`, `burst`, `launch`, `jobs`, `failover`, `gang` | the commands |
+//! | `places` | where batch jobs really compute, beside the queue's books |
 //! | `lublin`, `swf` | work for the queue of batch jobs: a model, and recorded logs |
 //! | `coschedule` | a model of two parallel programs on the same CPUs |
 //! | `experiment` | the papers' experiments, which `pando bench balance` plays on real nodes |
@@ -61,6 +62,7 @@ mod machine;
 mod moves;
 mod network;
 mod node;
+mod places;
 mod queue;
 mod running;
 mod swf;

@@ -76,6 +76,7 @@ pub fn info(client: &Client, id: Id, json: bool) -> Result<(), String> {
         let nodes: Vec<String> = run.shares.iter().map(|s| format!("{} ({} CPUs)", s.node, s.cpus)).collect();
         let (name, number) = (job.name_of(*task), job.number_of(*task));
         line!("runs       {name} (number {number}) on {} for {}", nodes.join(", "), span(run.ran(now)));
+        run.whereabouts().into_iter().for_each(|what| line!("where      {what}"));
         run.steps.all.iter().for_each(|step| line!("step       {name}.{}", in_words(step, now)));
     }
     for (state, tasks) in &job.over {
@@ -145,6 +146,7 @@ pub fn explain(client: &Client, id: Id, json: bool) -> Result<(), String> {
     for (task, run) in &all.job.running {
         let nodes: Vec<&str> = run.shares.iter().map(|s| s.node.as_str()).collect();
         line!("  {} runs on {} for {}", all.job.name_of(*task), nodes.join(","), span(run.ran(now().0)));
+        run.whereabouts().into_iter().for_each(|what| line!("  {what}"));
     }
     Ok(())
 }

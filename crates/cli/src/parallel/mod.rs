@@ -348,6 +348,12 @@ impl Job {
         }
     }
 
+    /// Ranks that others have started.
+    fn more(&mut self, nodes: Vec<Share>) {
+        self.printer.more(&nodes);
+        self.nodes.extend(nodes);
+    }
+
     /// True at the end.
     fn heed(&mut self, tell: Tell) -> bool {
         match tell {
@@ -369,6 +375,7 @@ impl Job {
                     self.printer.say(&format!("job {job} is held: `kill -CONT {me}` lets it begin"));
                 }
             }
+            Tell::More(nodes) => self.more(nodes),
             Tell::Output { place, rank, stream, bytes } => {
                 self.printer.output(rank, stream, &bytes);
                 self.line.ask(&Ask::Taken { place, bytes: bytes.len() as u32 });

@@ -25,7 +25,8 @@ pub struct Printer {
     open: Option<(u32, Stream)>,
     names: Names,
     nodes: Vec<Share>,
-    /// Bytes are shown as they come.
+    /// Bytes are shown as they come: the user wants that, or there is one rank.
+    unbuffered: bool,
     single: bool,
     /// The terminal here is the first rank's, and does nothing to what is written.
     raw: bool,
@@ -53,6 +54,7 @@ impl Printer {
             open: None,
             names: Names::here(options.job_name.as_deref().unwrap_or_default()),
             nodes: Vec::new(),
+            unbuffered: options.unbuffered,
             single: options.unbuffered,
             raw: options.pty,
         })
@@ -68,6 +70,12 @@ impl Printer {
             all.iter().for_each(|rank| self.write_file(&pattern, *rank, &[]));
         }
         self.single |= nodes.iter().map(|n| n.ranks).sum::<u32>() == 1 && !self.label;
+    }
+
+    /// These have been started by them, and run as well.
+    pub fn more(&mut self, nodes: &[Share]) {
+        self.nodes.extend_from_slice(nodes);
+        self.single = self.unbuffered;
     }
 
     /// There are beginnings of lines that are not shown.
@@ -180,7 +188,9 @@ impl Printer {
     fn write_file(&mut self, pattern: &str, rank: u32, bytes: &[u8]) {
         let at = self.nodes.iter().position(|n| rank >= n.first && rank - n.first < n.ranks);
         let node = at.map_or("", |at| self.nodes[at].node.as_str());
-        let name = self.names.fill(pattern, Writer { rank, at: at.unwrap_or(0), node });
+        let name = self
+            .names
+            .fill(pattern, Writer { rank, at: self.nodes.iter().position(|n| n.node == node).unwrap_or(0), node });
         let key = name.to_string_lossy().into_owned();
         if !self.files.contains_key(&key) {
             match File::create(&name) {

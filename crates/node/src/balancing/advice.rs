@@ -3,6 +3,7 @@
 use super::{facts, groups, perform};
 use crate::daemon::Node;
 use crate::follow::Aim;
+use crate::queue::batch;
 use pando_kernel::procfs;
 use std::sync::Arc;
 
@@ -71,6 +72,10 @@ async fn heed(node: &Arc<Node>, by: &str, advice: &Advice<'_>) -> Result<(), Str
         if left.as_deref() == Some(to) && here_ms < settings.no_return_ms {
             return Err(format!("it has just left {to}"));
         }
+    }
+    // Where it goes the queue would not know.
+    if let Some(job) = batch::away::decides(node, pid).filter(|_| !reason.starts_with("memory")) {
+        return Err(format!("the queue decides where batch job {job} computes, and brings it home when there is room"));
     }
     // Even whom the other node can't keep: there it only gets slow, here it would be ended.
     lacks_memory(node, pid, bytes)?;

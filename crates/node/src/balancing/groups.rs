@@ -41,8 +41,8 @@ pub fn part(processes: &mut [Process], members: &[Member], me: &str) {
 }
 
 /// Makes one process of those that are to be together and are all here: what it would be to move them. Those whose others are elsewhere are
-/// left out: they are gathered first.
-pub fn join(processes: Vec<Process>, members: &[Member], me: &str) -> Vec<Process> {
+/// left out: they are gathered first. Not at a node that is to be `emptied`: there those that are here go, and are gathered where they went.
+pub fn join(processes: Vec<Process>, members: &[Member], me: &str, emptied: bool) -> Vec<Process> {
     let mut places: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for m in members {
         if let Some(word) = &m.wish.together {
@@ -52,7 +52,7 @@ pub fn join(processes: Vec<Process>, members: &[Member], me: &str) -> Vec<Proces
     let mut joined: Vec<Process> = Vec::new();
     for p in processes {
         let word = p.wish.together.as_deref().filter(|_| p.home == me);
-        if word.is_some_and(|w| places.get(w).is_some_and(|all| all.len() > 1)) {
+        if !emptied && word.is_some_and(|w| places.get(w).is_some_and(|all| all.len() > 1)) {
             continue;
         }
         match joined.iter_mut().find(|j| word.is_some() && j.home == me && j.wish.together.as_deref() == word) {
@@ -123,7 +123,9 @@ mod tests {
     fn who_is_to_be_together_counts_as_one_and_follows_the_last_that_moved() {
         let mut members = vec![member(1, "x", "a"), member(2, "x", "a"), member(3, "y", "a"), member(4, "y", "b")];
         let all: Vec<Process> = members.iter().filter(|m| m.place == "a").map(process).collect();
-        let joined = join(all, &members, "a");
+        let emptied: Vec<u32> = join(all.clone(), &members, "a", true).iter().map(|p| p.pid).collect();
+        assert_eq!(emptied, [1, 3], "from a node that is emptied all go");
+        let joined = join(all, &members, "a", false);
         assert_eq!(joined.len(), 1, "the other group is gathered first: {joined:?}");
         assert_eq!((joined[0].pid, joined[0].demand_milli, joined[0].resident), (1, 2000, 10));
         let greedy = |m: &Member| {
@@ -133,7 +135,7 @@ mod tests {
         };
         let all: Vec<Process> =
             members.iter().filter(|m| m.wish.together.as_deref() == Some("x")).map(greedy).collect();
-        assert_eq!(join(all, &members, "a")[0].wish.memory, Some(u64::MAX));
+        assert_eq!(join(all, &members, "a", false)[0].wish.memory, Some(u64::MAX));
         let now = Instant::now();
         members[3].since = Some(now);
         assert_eq!(gather(&members, "a"), [(("a".to_owned(), 3), "b".to_owned())]);

@@ -302,7 +302,7 @@ fn decide(node: &Arc<Node>, here: &Vector, mut processes: Vec<Process>) {
     let members = facts::groups(node, &processes);
     groups::part(&mut processes, &members, &name);
     gather(node, &members);
-    let mut processes = groups::join(processes, &members, &name);
+    let mut processes = groups::join(processes, &members, &name, node.balancing.is_drained());
     {
         let mut state = node.balancing.state();
         let now = Instant::now();
@@ -384,7 +384,8 @@ async fn send(node: &Arc<Node>, m: &Move, p: &Process, _journey: Journey) {
 
 /// Those that are to be together go where the one is that moved last.
 fn gather(node: &Arc<Node>, members: &[groups::Member]) {
-    for (key, to) in groups::gather(members, &node.name()) {
+    let (me, emptied) = (node.name(), node.balancing.is_drained());
+    for (key, to) in groups::gather(members, &me).into_iter().filter(|(_, to)| !emptied || *to != me) {
         if node.balancing.state().refused.holds(&key, Instant::now()).is_some() {
             continue;
         }
@@ -455,7 +456,7 @@ async fn go(node: &Arc<Node>, m: &Move, p: &Process) -> Result<(), No> {
 }
 
 /// Why one whose home is here, and which is there, can't move, as far as can be seen while it runs.
-async fn obstacles(node: &Node, pid: u32) -> Option<String> {
+pub(crate) async fn obstacles(node: &Node, pid: u32) -> Option<String> {
     let helper = {
         let table = node.table();
         table.get(&table.local(pid)).and_then(|k| k.view.helper)
@@ -476,7 +477,8 @@ fn word(why: &Why) -> &'static str {
     }
 }
 
-async fn perform(node: &Arc<Node>, pid: u32, to: &str, reason: &str) -> Result<(), String> {
+/// Has a process whose home is here moved, as its user could have it.
+pub(crate) async fn perform(node: &Arc<Node>, pid: u32, to: &str, reason: &str) -> Result<(), String> {
     let facts = Facts::read(pid)?;
     let uid = facts.uids[0];
     let request = MoveRequest { pid, dest: to.to_owned(), reason: Some(reason.to_owned()), family: false };

@@ -33,12 +33,15 @@ pub struct Kept {
     /// Its control groups.
     #[serde(default)]
     pub groups: Vec<PathBuf>,
+    /// The node where its processes compute; none: here.
+    #[serde(default)]
+    pub away: Option<String>,
 }
 
 impl Kept {
     /// Of one of which nothing is known yet.
     pub fn new(key: Key, user: &str) -> Kept {
-        Kept { key, user: user.to_owned(), cpus: Vec::new(), numbers: Numbers::new(), groups: Vec::new() }
+        Kept { key, user: user.to_owned(), cpus: Vec::new(), numbers: Numbers::new(), groups: Vec::new(), away: None }
     }
 }
 
@@ -131,6 +134,7 @@ mod tests {
             cpus: vec![1],
             numbers: [("gpu".into(), vec![0])].into(),
             groups: vec!["/g".into()],
+            away: Some("n2".into()),
         };
         let text = serde_json::to_vec(&new).unwrap();
         assert_eq!(serde_json::from_slice::<Kept>(&text).unwrap(), new);

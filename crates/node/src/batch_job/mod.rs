@@ -178,7 +178,7 @@ fn begin(task: &Task, parents: &Parents) -> io::Result<Option<Held>> {
 fn kept(task: &Task, held: &Held) -> Kept {
     let (user, groups) = (task.order.user.clone(), held.group().dirs().to_vec());
     let numbers = task.numbers.clone();
-    Kept { key: task.order.key.clone(), user, cpus: task.cpus.clone(), numbers, groups }
+    Kept { key: task.order.key.clone(), user, cpus: task.cpus.clone(), numbers, groups, away: None }
 }
 
 /// The script, as far as it is known.

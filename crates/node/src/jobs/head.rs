@@ -1,5 +1,6 @@
 //! `POST /v1/jobs`: a user's command wants a job, and speaks with its head, which is here.
 
+use super::group::{Groups, Heard};
 use super::link::{End, Said, next, talk};
 use super::member::DRAINED;
 use super::steps::{self, Lease, Tally};
@@ -20,7 +21,9 @@ use axum::http::StatusCode;
 use axum::http::header::{CONNECTION, UPGRADE};
 use axum::response::{IntoResponse, Response};
 use hyper_util::rt::TokioIo;
-use pando_launch::{Act, Ask, Candidate, Down, Frames, Head, Manager, Mpi, Order, Request, Tell, Turns, Up, plan};
+use pando_launch::{
+    Act, Ask, Candidate, Down, Frames, Head, Manager, Mpi, Order, Request, Share, Tell, Turns, Up, plan,
+};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -320,9 +323,26 @@ fn order(
         gang,
         exclusive: !request.exclusive.is_empty(),
         memory_mb: request.memory_mb,
+        room: Vec::new(),
+        group: None,
     };
+    let room = order.nodes.iter().map(|share| room(share, &order, &all)).collect();
+    let order = Order { room, ..order };
     order.check()?;
     Ok(order)
+}
+
+/// Ranks that a node has CPUs for. A batch job's are those of the node where it began.
+fn room(share: &Share, order: &Order, all: &[Candidate]) -> u32 {
+    let variable = |name: &[u8]| {
+        let found = order.task.environment.iter().find(|(n, _)| n.as_slice() == name)?;
+        std::str::from_utf8(&found.1).ok()?.parse::<u32>().ok()
+    };
+    let cpus = match batch_of(&order.task) {
+        Some(_) => variable(b"SLURM_CPUS_ON_NODE"),
+        None => all.iter().find(|c| c.node == share.node).map(|c| c.cpus_milli / 1000),
+    };
+    (cpus.unwrap_or(0) / u32::from(order.cpus.unwrap_or(1)).max(1)).max(share.ranks)
 }
 
 /// Whom ranks find each other through: all nodes do as it is decided here.
@@ -331,14 +351,17 @@ fn manager(node: &Node, job: u64, wish: Mpi) -> Manager {
         Mpi::None => Manager::None,
         // The user's command has looked at the program, and has not seen that it wants anything else.
         Mpi::Auto | Mpi::Pmi1 => Manager::Pmi1,
-        Mpi::Pmix => {
-            // The library believes who knows this name, on the node where it runs.
-            let mut secret = [0; 16];
-            pando_wire::token::random(&mut secret);
-            let secret: String = secret.iter().map(|b| format!("{b:02x}")).collect();
-            Manager::Pmix { space: format!("pando-{}-{job}-{secret}", node.name()) }
-        }
+        Mpi::Pmix => manager_of(node, job),
     }
+}
+
+/// One of PMIx's, for a job with this number.
+pub fn manager_of(node: &Node, job: u64) -> Manager {
+    // The library believes who knows this name, on the node where it runs.
+    let mut secret = [0; 16];
+    pando_wire::token::random(&mut secret);
+    let secret: String = secret.iter().map(|b| format!("{b:02x}")).collect();
+    Manager::Pmix { space: format!("pando-{}-{job}-{secret}", node.name()) }
 }
 
 /// Runs it to its end. A node that could not be reached, if all can begin anew without it.
@@ -353,6 +376,7 @@ async fn run(node: &Arc<Node>, order: Arc<Order>, request: &Request, user: &mut 
     let runs = tokio::spawn(async move { part::run(&mine, theirs, 0, entry, (from_head, ups)).await });
     let mut head = Head::new(order.clone(), request.kill_on_bad, request.grace_ms)
         .limited(request.time_ms.filter(|_| !request.pool));
+    let mut groups = Groups::new(node, request.grace_ms);
     let mut tally = Tally::of(node, &order);
     let (begun, mut unreachable, mut early) = (Instant::now(), None, true);
     let now = || begun.elapsed().as_millis() as u64;
@@ -362,22 +386,16 @@ async fn run(node: &Arc<Node>, order: Arc<Order>, request: &Request, user: &mut 
             Some(up) = from_tree.recv() => {
                 note(node, &order, &up);
                 tally.as_mut().into_iter().for_each(|tally| tally.up(&order, &up));
-                if up == Up::Gone && !early && let Some(tally) = tally.take() {
-                    // Its accounts are whole when its user hears that it is over.
-                    tally.over().await;
-                }
-                let elsewhere = match &up {
-                    // It has gone a moment ago, and nobody knows yet.
-                    Up::Lost { place, .. } => Some(place),
-                    Up::Refused { place, why } if why == DRAINED => Some(place),
-                    _ => None,
-                };
-                if let Some(place) = elsewhere.filter(|_| early && !last && !user.sends && user.tell.is_some()) {
-                    unreachable = order.nodes.get(*place as usize).map(|s| s.node.clone());
+                if let Some(place) = not_there(&up).filter(|_| early && !last && !user.sends && user.tell.is_some()) {
+                    unreachable = order.nodes.get(place as usize).map(|s| s.node.clone());
                 }
                 early &= up != Up::Ready;
                 head.up(up, now())
             }
+            (group, heard) = groups.hears() => {
+                tally.as_mut().into_iter().for_each(|tally| tally.group(&heard));
+                if let Heard::Word(word) = heard { head.group(group, word, now()) } else { Vec::new() }
+            },
             ask = user.asks(), if user.tell.is_some() => match ask {
                 Some(ask) => {
                     unreachable = unreachable.filter(|_| !matches!(ask, Ask::Kill | Ask::Signal(_)));
@@ -394,7 +412,20 @@ async fn run(node: &Arc<Node>, order: Arc<Order>, request: &Request, user: &mut 
             match act {
                 Act::Down(down) => _ = downs.send(down).await,
                 Act::Tell(Tell::No(_) | Tell::Over) if unreachable.is_some() => {}
-                Act::Tell(said) => user.tell(said),
+                Act::Tell(said) => {
+                    if said == Tell::Over
+                        && !early
+                        && let Some(tally) = tally.take()
+                    {
+                        // Its accounts are whole when its user hears that it is over.
+                        tally.over().await;
+                    }
+                    user.tell(said);
+                }
+                Act::Begin(group, order) => groups.begin(group, *order),
+                Act::Group(group, bid) => groups.bid(group, bid),
+                // It is no group.
+                Act::Wish { .. } => {}
             }
         }
     }
@@ -402,8 +433,18 @@ async fn run(node: &Arc<Node>, order: Arc<Order>, request: &Request, user: &mut 
     unreachable
 }
 
+/// A place at which nothing can begin just now, and others could do it.
+fn not_there(up: &Up) -> Option<u32> {
+    match up {
+        // It has gone a moment ago, and nobody knows yet.
+        Up::Lost { place, .. } => Some(*place),
+        Up::Refused { place, why } if why == DRAINED => Some(*place),
+        _ => None,
+    }
+}
+
 /// What administrators may want to know later.
-fn note(node: &Node, order: &Order, up: &Up) {
+pub fn note(node: &Node, order: &Order, up: &Up) {
     let name = |place: u32| order.nodes.get(place as usize).map_or("", |s| s.node.as_str()).to_owned();
     if let Up::Lost { place, why } = up {
         let text = format!("job {} lost node {}: {why}", order.job, name(*place));

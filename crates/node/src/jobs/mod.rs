@@ -4,6 +4,7 @@
 mod along;
 mod cache;
 mod goods;
+mod group;
 pub mod head;
 pub mod link;
 pub mod member;

@@ -1,12 +1,13 @@
 //! Steps of batch jobs at their heads: the queue is told of each for its accounts, and those that share their CPUs with no other step of the job wait
 //! here for them.
 
+use super::group::Heard;
 use crate::daemon::Node;
 use crate::events::now_ms;
 use crate::launcher::STEP;
 use crate::queue::errand::Errand;
 use crate::queue::keeper;
-use pando_launch::{Amount, Ending, Order, Request, Up, Used, own};
+use pando_launch::{Amount, Ending, Order, Request, Tell, Up, Used, Word, own};
 use pando_queue::{How, Id, Step, Usage};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,6 +35,7 @@ pub struct Tally {
     id: Id,
     run: Option<u32>,
     step: Step,
+    all: Used,
     /// How it ends; the worst that was heard so far.
     how: How,
 }
@@ -55,7 +57,15 @@ impl Tally {
             away: Usage::default(),
         };
         let run = variable(&order.task, "SLURM_RESTART_COUNT").and_then(|run| run.parse().ok());
-        Some(Tally { node: node.clone(), user: order.user.clone(), id, run, step, how: How::Exit(0) })
+        Some(Tally {
+            node: node.clone(),
+            user: order.user.clone(),
+            id,
+            run,
+            step,
+            all: Used::default(),
+            how: How::Exit(0),
+        })
     }
 
     /// The tree says something.
@@ -65,19 +75,32 @@ impl Tally {
                 self.step.began = now_ms();
                 drop(tokio::spawn(tell(self.node.clone(), self.errand())));
             }
-            Up::Ended { how, .. } => self.ended(match how {
-                Ending::OutOfMemory => How::OutOfMemory,
-                Ending::Signal(number) => How::Signal((*number).into()),
-                how => How::Exit(how.status()),
-            }),
+            Up::Ended { how, .. } => self.ended(ended(*how)),
             Up::Abort { status, .. } => self.ended(How::Exit((*status).max(1).into())),
             Up::Lost { place, .. } => {
                 let node = order.nodes.get(*place as usize).map_or_else(String::new, |share| share.node.clone());
                 self.ended(How::NodeLost(node));
             }
-            Up::Used(Used { all, away }) => (self.step.usage, self.step.away) = (usage(*all), usage(*away)),
+            Up::Used(used) => self.used(*used),
             _ => {}
         }
+    }
+
+    /// So do ranks that its ranks have started.
+    pub fn group(&mut self, heard: &Heard) {
+        match heard {
+            Heard::Word(Word::Tell(Tell::Ended { how, .. })) => self.ended(ended(*how)),
+            Heard::Word(Word::Tell(Tell::Abort { status, .. })) => self.ended(How::Exit((*status).max(1).into())),
+            Heard::Word(Word::Tell(Tell::Lost { node, .. })) => self.ended(How::NodeLost(node.clone())),
+            Heard::Word(_) => {}
+            Heard::Used(used) => self.used(*used),
+        }
+    }
+
+    /// Ranks have used this; all others have been told of before, or will be.
+    fn used(&mut self, used: Used) {
+        self.all = Used { all: self.all.all.and(used.all), away: self.all.away.and(used.away) };
+        (self.step.usage, self.step.away) = (usage(self.all.all), usage(self.all.away));
     }
 
     /// The first that is not a good end says how the step did.
@@ -98,6 +121,14 @@ impl Tally {
         // Whoever does not wait any longer leaves it to go on.
         let told = tokio::spawn(tell(self.node.clone(), self.errand()));
         let _ = timeout(STORED_WITHIN, told).await;
+    }
+}
+
+fn ended(how: Ending) -> How {
+    match how {
+        Ending::OutOfMemory => How::OutOfMemory,
+        Ending::Signal(number) => How::Signal(number.into()),
+        how => How::Exit(how.status()),
     }
 }
 

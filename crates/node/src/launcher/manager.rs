@@ -2,8 +2,9 @@
 
 use super::{Teller, Told};
 use pando_launch::pmi::{MOST_LINE, Reply, Server};
-use pando_launch::{Named, Order, Said, Stream, Up};
+use pando_launch::{Granted, Order, Said, Stream, Up};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedReadHalf;
@@ -21,9 +22,8 @@ pub struct Manager {
 
 impl Manager {
     /// For the ranks of this place.
-    pub fn new(order: &Order, place: u32) -> Manager {
-        let share = &order.nodes[place as usize];
-        Manager { server: Server::new(order.job, &order.nodes, share), place, lines: BTreeMap::new() }
+    pub fn new(order: &Arc<Order>, place: u32) -> Manager {
+        Manager { server: Server::new(order.clone(), place), place, lines: BTreeMap::new() }
     }
 
     /// A rank has begun, with this connection.
@@ -61,10 +61,10 @@ impl Manager {
         self.do_all(replies);
     }
 
-    /// What has come of a rank's wish about a name.
-    pub fn named(&mut self, rank: u32, answer: Named) {
-        let replies = self.server.named(rank, answer);
-        self.do_all(replies);
+    /// What has come of a rank's wish. What the job is to hear of it.
+    pub fn granted(&mut self, rank: u32, granted: Granted) -> Vec<Up> {
+        let replies = self.server.granted(rank, granted);
+        self.do_all(replies)
     }
 
     fn do_all(&mut self, replies: Vec<Reply>) -> Vec<Up> {
@@ -77,7 +77,7 @@ impl Manager {
                         self.lines.remove(&rank);
                     }
                 }
-                Reply::Name(rank, what) => ups.push(Up::Name { place: self.place, rank, what }),
+                Reply::Wish(rank, wish) => ups.push(Up::Wish { place: self.place, rank, wish }),
                 Reply::Say(rank, why) => {
                     let (stream, bytes) = (Stream::Err, format!("pando: {why}\n").into_bytes());
                     ups.push(Up::Output { place: self.place, rank, stream, bytes });

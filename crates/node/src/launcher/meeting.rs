@@ -5,8 +5,9 @@ use super::manager::Manager;
 use super::pmix::Pmix;
 use super::ready::Ready;
 use pando_kernel::pmix::Event;
-use pando_launch::{Manager as Wanted, Modex, Named, Order, Said, Up};
+use pando_launch::{Granted, Manager as Wanted, Modex, Order, Said, Up};
 use std::ffi::OsString;
+use std::sync::Arc;
 use tokio::net::UnixStream;
 
 /// See above.
@@ -21,7 +22,7 @@ pub enum Meeting {
 
 impl Meeting {
     /// As the order wants it. The error is for people.
-    pub fn make(order: &Order, place: u32, ready: &Ready, tell: &Teller) -> Result<Meeting, String> {
+    pub fn make(order: &Arc<Order>, place: u32, ready: &Ready, tell: &Teller) -> Result<Meeting, String> {
         Ok(match &order.manager {
             Wanted::None => Meeting::None,
             Wanted::Pmi1 => Meeting::Pmi1(Box::new(Manager::new(order, place))),
@@ -72,11 +73,9 @@ impl Meeting {
         }
     }
 
-    /// What has come of a rank's wish about a name.
-    pub fn named(&mut self, rank: u32, answer: Named) {
-        if let Meeting::Pmi1(manager) = self {
-            manager.named(rank, answer);
-        }
+    /// What has come of a rank's wish. What the job is to hear of it.
+    pub fn granted(&mut self, rank: u32, granted: Granted) -> Vec<Up> {
+        if let Meeting::Pmi1(manager) = self { manager.granted(rank, granted) } else { Vec::new() }
     }
 
     /// Another node asks, or answers.

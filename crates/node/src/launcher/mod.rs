@@ -322,7 +322,10 @@ impl State {
                 ups.into_iter().for_each(|up| self.say(up));
             }
             Down::Modex(modex) => self.meeting.modex(modex, &self.tell),
-            Down::Named { place, rank, answer } if place == self.place => self.meeting.named(rank, answer),
+            Down::Granted { place, rank, granted } if place == self.place => {
+                let ups = self.meeting.granted(rank, granted);
+                ups.into_iter().for_each(|up| self.say(up));
+            }
             Down::Task { place, task, words } if place == self.place && self.order.pool => {
                 self.queue.push_back((task, words));
                 self.fill();
@@ -354,7 +357,7 @@ impl State {
                     begun
                 }
                 Err(why) => {
-                    let program = String::from_utf8_lossy(&self.order.task.words[0]).into_owned();
+                    let program = String::from_utf8_lossy(&self.order.words_of(rank)[0]).into_owned();
                     let text = format!("pando: {program}: {why}\n").into_bytes();
                     streams.say(rank, text);
                     Rank::never_begun(&why)

@@ -3,7 +3,7 @@
 use pando_kernel::job_group::JobGroup;
 use pando_kernel::rank::{User, as_user};
 use pando_kernel::turns;
-use pando_launch::{Environment, Identity, Need, Order, Task, base, listed};
+use pando_launch::{Environment, Identity, Need, Order, Program, Task, base, listed};
 use serde_bytes::ByteBuf;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
@@ -35,6 +35,8 @@ pub struct Ready {
     pub user: Option<User>,
     /// The working directory.
     pub directory: CString,
+    /// Files and working directories of other programs than the first one, if ranks run several.
+    pub others: Vec<(PathBuf, CString)>,
     /// The CPUs of each rank of this node.
     pub cpus: Vec<Vec<u16>>,
     /// Variables in the place of the user's.
@@ -75,17 +77,18 @@ impl Ready {
             ));
         }
         let task = &order.task;
-        let directory = Path::new(OsStr::from_bytes(&task.directory));
         let who = (me == 0).then_some((user.uid, user.gid));
-        if !as_user(who, || directory.is_dir()) {
-            let shown = directory.display();
-            return Err(format!("there is no directory {shown} here: `pando run --chdir DIR` takes another one"));
-        }
-        let directory = CString::new(task.directory.to_vec()).map_err(|e| e.to_string())?;
+        let programs = order.group.as_ref().map_or(&[][..], |group| &group.programs);
+        let directory = directory(programs.first(), task, who)?;
         let (file, keep) = match &program {
             Some(program) => came_along(program),
-            None => (as_user(who, || find(task))?, None),
+            None => (as_user(who, || find(programs.first(), task, &directory))?, None),
         };
+        let other = |program: &Program| {
+            let directory = self::directory(Some(program), task, who)?;
+            Ok((as_user(who, || find(Some(program), task, &directory))?, directory))
+        };
+        let others = programs.iter().skip(1).map(other).collect::<Result<Vec<_>, String>>()?;
         if let Some(need) = order.needs.iter().find(|need| !as_user(who, || is_here(need))) {
             let library = String::from_utf8_lossy(base(&need.path)).into_owned();
             return Err(format!("the program needs {library}, which is not installed here"));
@@ -101,8 +104,29 @@ impl Ready {
             let at = if turns::is_alone(&list) { doors.len() } else { 0 };
             doors.insert(at, door);
         }
-        Ok(Ready { doors, variables, program: file, open: program, along, keep, mark, user, directory, cpus })
+        Ok(Ready { doors, variables, program: file, open: program, along, keep, mark, user, directory, others, cpus })
     }
+
+    /// The file of one of the programs, and its working directory.
+    pub fn of(&self, program: usize) -> (&Path, &CString) {
+        let other = program.checked_sub(1).and_then(|at| self.others.get(at));
+        other.map_or((&self.program, &self.directory), |(file, directory)| (file, directory))
+    }
+}
+
+/// Where a program is to work: in a directory of its own, or in the job's.
+fn directory(program: Option<&Program>, task: &Task, who: Option<(u32, u32)>) -> Result<CString, String> {
+    let own = program.and_then(|program| program.directory.as_ref()).map_or(&[][..], |dir| dir.as_slice());
+    let of_job = Path::new(OsStr::from_bytes(&task.directory));
+    let directory = if own.is_empty() { of_job.to_owned() } else { of_job.join(OsStr::from_bytes(own)) };
+    if !as_user(who, || directory.is_dir()) {
+        let shown = directory.display();
+        return Err(match own {
+            [] => format!("there is no directory {shown} here: `pando run --chdir DIR` takes another one"),
+            _ => format!("there is no directory {shown} here (wdir)"),
+        });
+    }
+    CString::new(directory.into_os_string().into_vec()).map_err(|e| e.to_string())
 }
 
 /// Has this node what the program needs, in the same place or where the loader looks?
@@ -131,9 +155,10 @@ fn came_along(program: &OwnedFd) -> (PathBuf, Option<RawFd>) {
 }
 
 /// The program's file, as a shell would find it.
-fn find(task: &Task) -> Result<PathBuf, String> {
-    let word = OsStr::from_bytes(task.words.first().map_or(&[], |w| w.as_slice()));
-    let directory = Path::new(OsStr::from_bytes(&task.directory));
+fn find(program: Option<&Program>, task: &Task, directory: &CString) -> Result<PathBuf, String> {
+    let words = program.map_or(&task.words, |program| &program.words);
+    let word = OsStr::from_bytes(words.first().map_or(&[], |w| w.as_slice()));
+    let directory = Path::new(OsStr::from_bytes(directory.to_bytes()));
     if word.as_bytes().contains(&b'/') {
         let file = directory.join(word);
         return match is_program(&file) {
@@ -142,7 +167,8 @@ fn find(task: &Task) -> Result<PathBuf, String> {
         };
     }
     let path = task.environment.iter().find(|(n, _)| n.as_slice() == b"PATH").map(|(_, v)| v.as_slice());
-    let places = path.unwrap_or(USUAL_PATH).split(|b| *b == b':');
+    let own = program.and_then(|program| program.path.as_ref()).map(|path| path.as_slice());
+    let places = own.into_iter().chain([path.unwrap_or(USUAL_PATH)]).flat_map(|path| path.split(|b| *b == b':'));
     let mut files = places.map(|place| directory.join(OsStr::from_bytes(place)).join(word));
     let found = files.find(|file| is_program(file).is_ok());
     found.ok_or_else(|| format!("{}: there is no such program in PATH", word.display()))

@@ -3,16 +3,16 @@
 use super::ready::Ready;
 use super::streams::{Input, Phase, Streams};
 use pando_kernel::pty;
-use pando_kernel::rank::{self, Setup};
+use pando_kernel::rank::Setup;
+use pando_kernel::spawn::{Program, spawn};
 use pando_launch::{Ending, Kind, Manager, Order, Parcel, Share, Stdin, Stream};
 use serde_bytes::ByteBuf;
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
@@ -82,17 +82,18 @@ pub fn task(
 ) -> io::Result<Rank> {
     let (out, stdout) = io::pipe()?;
     let (err, stderr) = io::pipe()?;
-    let mut command = Command::new(&ready.program);
-    let name = OsStr::from_bytes(words.first().map_or(b"", |w| w.as_slice()));
-    command.arg0(name).args(words.iter().skip(1).map(|w| OsStr::from_bytes(w)));
-    give(&mut command, order, ready);
+    let words: Vec<OsString> = words.iter().map(|w| OsStr::from_bytes(w).to_owned()).collect();
+    let mut environment = given(order, ready);
     let share = &order.nodes[place as usize];
-    command.env(MARK, &ready.mark).env("PANDO_JOB_ID", order.job.to_string()).env("PANDO_HEAD", &order.nodes[0].node);
-    command.env("PANDO_TASK", number.to_string()).env("PANDO_NODE", &share.node);
-    command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
+    let job = [("PANDO_JOB_ID", order.job.to_string()), ("PANDO_HEAD", order.nodes[0].node.clone())];
+    let task = [("PANDO_TASK", number.to_string()), ("PANDO_NODE", share.node.clone())];
+    environment.extend(job.into_iter().chain(task).map(|(name, value)| (name.into(), value.into())));
     let cpus = ready.cpus.first().cloned().unwrap_or_default();
-    rank::prepare(&mut command, setup(order, ready, cpus, ready.keep.into_iter().collect()));
-    let pid = command.spawn()?.id() as i32;
+    let setup = setup(order, ready, cpus, ready.keep.into_iter().collect());
+    let program = Program::new(ready.program.as_os_str(), &words, &environment)?;
+    let pid = spawn(&program, &setup, [nothing()?.as_raw_fd(), stdout.as_raw_fd(), stderr.as_raw_fd()])?;
+    // What it writes ends when it does.
+    drop((stdout, stderr));
     let (phase, heeds) = watch::channel(Phase::Runs);
     let readers = vec![
         streams.read(number, Stream::Out, OwnedFd::from(out), heeds.clone())?,
@@ -102,26 +103,30 @@ pub fn task(
 }
 
 /// The environment that the user's command had, and what came along.
-fn give(command: &mut Command, order: &Order, ready: &Ready) {
-    command.env_clear();
+fn given(order: &Order, ready: &Ready) -> Vec<(OsString, OsString)> {
     // A rank that starts a gang would wait for its own CPUs.
     let users = order.task.environment.iter().filter(|(name, _)| name.as_slice() != b"PANDO_GANG");
-    for (name, value) in users.chain(&ready.variables) {
-        command.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
-    }
+    let own = |bytes: &ByteBuf| OsStr::from_bytes(bytes).to_owned();
+    let mut all: Vec<_> = users.chain(&ready.variables).map(|(name, value)| (own(name), own(value))).collect();
     // The daemon to which `pando` speaks is this node's, where it is not in the usual place.
     for name in ["PANDO_SOCKET", "PANDO_STATE"] {
         if let Some(value) = std::env::var_os(name) {
-            command.env(name, value);
+            all.push((name.into(), value));
         }
     }
     if let Some(dir) = &ready.along {
-        command.env("PANDO_JOB_DIR", dir);
-        command.env("LD_LIBRARY_PATH", library_path(order, dir));
+        all.extend([("PANDO_JOB_DIR".into(), dir.clone()), ("LD_LIBRARY_PATH".into(), library_path(order, dir))]);
         if let Some(list) = variable(order, b"LD_PRELOAD") {
-            command.env("LD_PRELOAD", preloaded(order, list, dir));
+            all.push(("LD_PRELOAD".into(), preloaded(order, list, dir)));
         }
     }
+    all.push((MARK.into(), (&ready.mark).into()));
+    all
+}
+
+/// Nothing to read.
+fn nothing() -> io::Result<OwnedFd> {
+    File::open("/dev/null").map(OwnedFd::from)
 }
 
 fn variable<'a>(order: &'a Order, name: &[u8]) -> Option<&'a [u8]> {
@@ -189,39 +194,19 @@ pub fn start(
         Some(size) => Ends::terminal(size, ready)?,
         None => Ends::pipes(wants_input(order, number))?,
     };
-    let mut command = match order.hold {
-        // It stops itself before it becomes the program.
-        true => {
-            let mut command = Command::new("/proc/self/exe");
-            command.arg0("pando").arg("__hold").arg(&ready.program);
-            command
-        }
-        false => Command::new(&ready.program),
-    };
-    let words: Vec<&OsStr> = order.task.words.iter().map(|w| OsStr::from_bytes(w)).collect();
-    if order.hold {
-        command.args(&words);
-    } else {
-        command.arg0(words[0]).args(&words[1..]);
-    }
-    give(&mut command, order, ready);
-    command.env(MARK, &ready.mark);
-    for (name, value) in variables(order, share, number, pmi) {
-        command.env(name, value);
-    }
-    command.envs(more);
-    let [stdin, stdout, stderr] = ends.theirs;
-    command.stdin(stdin).stdout(stdout).stderr(stderr);
+    let mut environment = given(order, ready);
+    let own = variables(order, share, number, pmi).into_iter().map(|(name, value)| (name.into(), value.into()));
+    environment.extend(own.chain(more));
+    let (program, directory) = program(order, number, ready, &environment)?;
     // Between the two programs of a held rank.
     let held = ready.open.as_ref().filter(|_| order.hold).map(AsRawFd::as_raw_fd);
     let cpus = ready.cpus.get(local as usize).cloned().unwrap_or_default();
     let keep = [pmi, ready.keep.or(held)].into_iter().flatten().collect();
     let terminal = ends.terminal;
-    rank::prepare(&mut command, Setup { terminal: terminal.is_some(), ..setup(order, ready, cpus, keep) });
-    // It is waited for by pid: orphans are taken in by the same call.
-    let pid = command.spawn()?.id() as i32;
+    let setup = Setup { terminal: terminal.is_some(), directory, ..setup(order, ready, cpus, keep) };
+    let pid = spawn(&program, &setup, ends.theirs.each_ref().map(AsRawFd::as_raw_fd))?;
     // Our copies of what it has, which would keep a terminal open.
-    drop(command);
+    drop(ends.theirs);
     if let Some(to) = ends.input {
         input.attach(number, to, streams)?;
     }
@@ -234,6 +219,25 @@ pub fn start(
     Ok((Rank::new(pid, readers, phase), connection, terminal))
 }
 
+/// What a rank runs, and where.
+fn program(
+    order: &Order,
+    rank: u32,
+    ready: &Ready,
+    environment: &[(OsString, OsString)],
+) -> io::Result<(Program, CString)> {
+    let (file, directory) = ready.of(order.program_of(rank));
+    let words = order.words_of(rank).iter().map(|w| OsStr::from_bytes(w).to_owned());
+    let program = if order.hold {
+        // It stops itself before it becomes the program.
+        let before = ["pando".into(), "__hold".into(), file.as_os_str().to_owned()];
+        Program::new(OsStr::new("/proc/self/exe"), &before.into_iter().chain(words).collect::<Vec<_>>(), environment)?
+    } else {
+        Program::new(file.as_os_str(), &words.collect::<Vec<_>>(), environment)?
+    };
+    Ok((program, directory.clone()))
+}
+
 fn wants_input(order: &Order, rank: u32) -> bool {
     match order.stdin {
         Stdin::None => false,
@@ -244,7 +248,7 @@ fn wants_input(order: &Order, rank: u32) -> bool {
 
 /// What a rank reads and writes, and our ends of it.
 struct Ends {
-    theirs: [Stdio; 3],
+    theirs: [OwnedFd; 3],
     input: Option<OwnedFd>,
     outputs: Vec<(Stream, OwnedFd)>,
     terminal: Option<OwnedFd>,
@@ -252,7 +256,7 @@ struct Ends {
 
 impl Ends {
     fn pipes(reads: bool) -> io::Result<Ends> {
-        let (input, stdin) = if reads { pipe_in()? } else { (None, Stdio::null()) };
+        let (input, stdin) = if reads { pipe_in()? } else { (None, nothing()?) };
         let (out, stdout) = io::pipe()?;
         let (err, stderr) = io::pipe()?;
         let outputs = vec![(Stream::Out, out.into()), (Stream::Err, err.into())];
@@ -261,15 +265,14 @@ impl Ends {
 
     fn terminal(size: (u16, u16), ready: &Ready) -> io::Result<Ends> {
         let (ours, theirs) = pty::open(size, ready.user.as_ref().map(|user| (user.uid, user.gid)))?;
-        let copy = || theirs.try_clone().map(Stdio::from);
-        let all = [copy()?, copy()?, copy()?];
+        let all = [theirs.try_clone()?, theirs.try_clone()?, theirs.try_clone()?];
         let (input, outputs) = (Some(ours.try_clone()?), vec![(Stream::Out, ours)]);
         // A program may close it for a while: it is there as long as the rank.
         Ok(Ends { theirs: all, input, outputs, terminal: Some(theirs) })
     }
 }
 
-fn pipe_in() -> io::Result<(Option<OwnedFd>, Stdio)> {
+fn pipe_in() -> io::Result<(Option<OwnedFd>, OwnedFd)> {
     let (theirs, mine) = io::pipe()?;
     Ok((Some(mine.into()), theirs.into()))
 }
@@ -322,8 +325,11 @@ fn variables(order: &Order, share: &Share, rank: u32, pmi: Option<i32>) -> Vec<(
         ("SLURM_SUBMIT_DIR", directory),
     ];
     if let Some(pmi) = pmi {
+        all.extend(order.group.iter().map(|_| ("PMI_SPAWNED", "1".to_owned())));
         all.extend([("PMI_RANK", rank.clone()), ("PMI_ID", rank), ("PMI_SIZE", size), ("PMI_FD", pmi.to_string())]);
     }
+    // Who started it.
+    all.extend(order.group.iter().map(|group| ("PANDO_PARENT_JOB", group.of.to_string())));
     all.extend(order.cpus.map(|cpus| ("SLURM_CPUS_PER_TASK", cpus.to_string())));
     all
 }

@@ -1,6 +1,8 @@
 //! Batch jobs that this node runs: each has a helper (pool.rs, crates/node/src/batch_job) that outlives the daemon and speaks to it; what it says goes
 //! to the node that keeps the queue, until that has stored it.
 
+pub mod away;
+
 use super::errand::{BEGAN, Errand, KNOWN, Key, Order};
 use super::keeper;
 use super::pool::{self, Helpers, Order as Given};
@@ -51,11 +53,12 @@ struct Here {
     kept: Kept,
     /// It runs, or has run.
     began: bool,
+    abroad: away::Abroad,
 }
 
 impl Here {
     fn new(kept: Kept) -> Here {
-        Here { tell: None, waits: Vec::new(), kept, began: false }
+        Here { tell: None, waits: Vec::new(), kept, began: false, abroad: away::Abroad::default() }
     }
 }
 
@@ -487,6 +490,9 @@ pub(super) fn over(node: &Arc<Node>, key: Key, how: How, usage: Usage) -> Pin<Bo
     let node = node.clone();
     // Boxed, for to send something may lead here.
     Box::pin(async move {
+        let (lost, abroad_ms) = away::sum(&node, &key).await;
+        let how = lost.map_or(how, How::NodeLost);
+        let usage = Usage { cpu_ms: usage.cpu_ms + abroad_ms, ..usage };
         let mut pause = AGAIN;
         while let Err(failure) = keeper::tell(&node, &key, &Errand::Ended(key.clone(), how.clone(), usage)).await {
             tracing::debug!("batch job {} of {}: {}", key.id, key.keeper, failure.why);

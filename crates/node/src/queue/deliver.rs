@@ -1,5 +1,6 @@
 //! What the queue has decided, taken to the nodes: until they have answered, or are gone.
 
+use super::batch::away::Placing;
 use super::clerk::Desk;
 use super::errand::{BEGAN, Errand, Failure, KNOWN, Key, Order, send};
 use super::{terms, variables};
@@ -68,6 +69,10 @@ pub fn act(node: &Arc<Node>, desk: &Desk, queue: &Queue, effect: Effect, again: 
                 _ => Errand::Signal(key.clone(), libc::SIGCONT),
             };
             tokio::spawn(known(node, desk, to, errand, key));
+        }
+        Effect::Place(id, run, at) => {
+            let Some(to) = first(id, run) else { return };
+            tokio::spawn(place(node, desk, to, Key { keeper: me, id, run }, at));
         }
         // It is stored: see tell.rs.
         Effect::Notify(..) => node.queue.told.notify_one(),
@@ -186,6 +191,30 @@ async fn known(node: Arc<Node>, desk: Desk, to: String, errand: Errand, key: Key
         }
         sleep(AGAIN).await;
         if !stands(&desk, &key).await {
+            return;
+        }
+    }
+}
+
+/// One that is to compute at a node, until its first node has it there, or says why not.
+async fn place(node: Arc<Node>, desk: Desk, to: String, key: Key, at: String) {
+    let errand = Errand::Place(key.clone(), at.clone());
+    let said = |how| Input::Placed { id: key.id, run: key.run, node: at.clone(), how };
+    loop {
+        let answer = order(&node, &desk, &to, &errand).await.ok();
+        match answer.and_then(|text| serde_json::from_slice(&text).ok()) {
+            Some(Placing::Done) => return desk.say(said(Ok(()))),
+            Some(Placing::Not(why)) => return desk.say(said(Err(why))),
+            // What has become of it is told without being asked.
+            Some(Placing::Unknown | Placing::Later) | None => {}
+        }
+        sleep(AGAIN).await;
+        let (id, run, at) = (key.id, key.run, at.clone());
+        let goes = desk.look(move |queue, _| {
+            let found = queue.job(id.job).and_then(|job| job.running.get(&id.task.unwrap_or(0)));
+            found.is_some_and(|r| r.run == run && r.ending.is_none() && r.goes_to() == Some(&at))
+        });
+        if !goes.await.unwrap_or(false) {
             return;
         }
     }

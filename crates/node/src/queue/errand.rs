@@ -137,6 +137,8 @@ pub enum Errand {
         /// The step.
         step: Box<Step>,
     },
+    /// Have all its processes at this node. The answer comes when that is done: a [`Placing`](batch::away::Placing) as JSON.
+    Place(Key, String),
 }
 
 /// The answer: what was asked for, or why not.
@@ -275,6 +277,10 @@ async fn serve_for(node: &Arc<Node>, peer: &str, queue: &str, errand: Errand) ->
         Errand::Check(key) => {
             of_its_own(&key)?;
             said(batch::is_known(node, &key)?)
+        }
+        Errand::Place(key, to) => {
+            of_its_own(&key)?;
+            serde_json::to_vec(&batch::away::place(node, key, to).await).map_err(|e| e.to_string())
         }
         Errand::Gang(text) => crate::gang::answer(node, peer, &text),
         Errand::Runs => serde_json::to_vec(&batch::all(node, queue)).map_err(|e| e.to_string()),

@@ -245,6 +245,7 @@ pub async fn serve(node: Arc<Node>, listener: UnixListener) {
 async fn talk(node: Arc<Node>, mut line: Line) {
     let Some(Said::Here { key, began }) = line.next().await else { return };
     let told = batch::came(&node, &key, began, None);
+    tokio::spawn(batch::away::accompany(node.clone(), key.clone()));
     if began {
         tokio::spawn(batch::report_begin(node.clone(), key.clone()));
     }

@@ -18,7 +18,8 @@ const ASKS_EACH: Duration = Duration::from_secs(300);
 pub async fn keep(node: Arc<Node>, desk: Desk) {
     let lost_after = Duration::from_millis(node.config.queue.lost_after_ms);
     // Nodes on which something runs have been there, even if this daemon has not seen them yet.
-    let there = desk.look(|queue, _| queue.runs().flat_map(|(_, _, run)| run.shares.clone()).map(|s| s.node).collect());
+    let there = desk
+        .look(|queue, _| queue.runs().flat_map(|(_, _, run)| run.holds()).map(|held| held.node.to_owned()).collect());
     let there: BTreeSet<String> = there.await.unwrap_or_default();
     let mut heard: BTreeMap<String, (Instant, Option<Seen>)> =
         there.into_iter().map(|name| (name, (Instant::now(), None))).collect();

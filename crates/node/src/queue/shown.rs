@@ -3,7 +3,7 @@
 use super::ask::{Cluster, Line, NodeUse, PartitionUse, Shown};
 use super::journal::{Journal, Search};
 use super::office::status;
-use pando_queue::{How, Id, Job, Priority, Queue, Run, State};
+use pando_queue::{Away, How, Id, Job, Phase, Priority, Queue, Run, State};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -94,8 +94,18 @@ fn running(line: Line, job: &Job, task: u32, run: &Run, now: u64) -> Line {
         cpus: run.cpus(),
         ranks: run.shares.iter().map(|s| s.ranks).sum(),
         nodes,
+        reason: run.away.as_ref().map_or(String::new(), whereabouts),
         started: Some(run.started),
         ..line
+    }
+}
+
+/// Where one computes that is not at home.
+fn whereabouts(away: &Away) -> String {
+    match away.phase {
+        Phase::Going => format!("moves to {}", away.node),
+        Phase::There => format!("computes at {}", away.node),
+        Phase::Coming => format!("comes home from {}", away.node),
     }
 }
 
@@ -139,11 +149,11 @@ fn set(tasks: &pando_queue::array::Tasks) -> String {
 pub fn cluster(queue: &Queue, keeper: String) -> Cluster {
     let mut used: BTreeMap<&str, (u64, u64, u32)> = BTreeMap::new();
     for (_, _, run) in queue.runs() {
-        for share in &run.shares {
-            let of = used.entry(&share.node).or_default();
+        for held in run.holds() {
+            let of = used.entry(held.node).or_default();
             // Who stands still has no CPUs.
-            let cpus = if run.suspended_at.is_some() { 0 } else { share.cpus };
-            (of.0, of.1, of.2) = (of.0 + u64::from(cpus), of.1 + share.memory, of.2 + 1);
+            let cpus = if run.suspended_at.is_some() { 0 } else { held.cpus };
+            (of.0, of.1, of.2) = (of.0 + u64::from(cpus), of.1 + held.memory, of.2 + 1);
         }
     }
     let state = |drained: bool, cpus: u64, all: u64, jobs: u32| match (drained, jobs) {
