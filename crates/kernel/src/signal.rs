@@ -16,6 +16,18 @@ pub fn code(info: &SigInfo) -> i32 {
     i32::from_le_bytes([info[8], info[9], info[10], info[11]])
 }
 
+/// `si_timerid` and `si_overrun` of a signal that an expired timer sent (timer_create(2)).
+pub fn of_timer(info: &SigInfo) -> Option<(i32, u32)> {
+    const SI_TIMER: i32 = -2;
+    let word = |at: usize| [info[at], info[at + 1], info[at + 2], info[at + 3]];
+    (code(info) == SI_TIMER).then(|| (i32::from_le_bytes(word(16)), u32::from_le_bytes(word(20))))
+}
+
+/// Says how often the timer has expired since, beyond the first time.
+pub fn set_overrun(info: &mut SigInfo, overrun: u32) {
+    info[20..24].copy_from_slice(&overrun.min(i32::MAX as u32).to_le_bytes());
+}
+
 /// The bit of a signal in a set.
 pub fn bit(signal: i32) -> u64 {
     if (1..=64).contains(&signal) { 1 << (signal - 1) } else { 0 }

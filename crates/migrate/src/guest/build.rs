@@ -4,6 +4,7 @@ use super::another::special_area;
 use super::clocks;
 use super::heap::{self, Heap};
 use super::huge::Huge;
+use super::resumed::Resumed;
 use super::room::{self, Room};
 use super::thread::{Arriving, GuestThread, Threads};
 use super::{Guest, GuestError, Leaving, Result, at};
@@ -476,6 +477,7 @@ impl Guest {
         thread.tid_address = context.tid_address;
         thread.cpu_before_ns = context.cpu_abroad_ns;
         thread.cut_short = context.cut_short.map(|done| (regs.orig_rax, args, done));
+        thread.resumed = Resumed::of(&regs).filter(|_| context.in_call.is_none());
         thread.attach = context.in_call.map(|seq| super::Attach { seq, nr: regs.orig_rax, args });
         if xstate::has_tiles(extended) {
             let places = (self.hole, self.hole + SCRATCH);

@@ -42,6 +42,7 @@ impl Guest {
         let mut held = Held { id: n.id, nr: n.nr, args: n.args, stage: Stage::Pulling, by_vdso };
         let thread = &mut self.threads[tid];
         thread.broke_off = false;
+        thread.resumed = thread.resumed.filter(|r| r.is(n.nr, &n.args));
         thread.changing = None;
         if let Some(attach) = thread.attach.filter(|a| (a.nr, a.args) == (n.nr, n.args)) {
             thread.attach = None;
@@ -291,7 +292,7 @@ impl Guest {
                     self.answer(held.id, done as i64)?;
                     return Ok(true);
                 }
-                self.break_off(tid, held, restart::NOINTR)?;
+                self.break_off(tid, held, self.not_begun(tid))?;
                 return Ok(true);
             }
         }
@@ -417,9 +418,11 @@ impl Guest {
                 if !restart::CODES.contains(&code) {
                     return Err(GuestError::Protocol(format!("restart code {code}")));
                 }
+                let code = self.threads[tid].resumed.map_or(code, |r| r.instead(code));
                 self.break_off(tid, held, code)
             }
             Down::Reply { ret, ref outputs, .. } => {
+                self.threads[tid].resumed = None;
                 let mut parts = Vec::new();
                 let mut rest = body.as_slice();
                 for &(addr, len) in outputs {

@@ -243,6 +243,10 @@ impl Guest {
         if self.is_unreceived(tid, &regs) {
             regs.rax = restart::NOINTR as u64;
         }
+        // What runs at home already is entered again as it is.
+        if thread.attach.is_none() && !thread.call.is_some_and(|c| matches!(c.stage, Stage::Sent(_))) {
+            self.still_in_resumed(tid, &mut regs);
+        }
         if (regs.orig_rax as i64) < 0 {
             restart::leave_rseq(&self.memory, rseq.pointer, &mut regs);
         } else if regs.orig_rax == libc::SYS_futex as u64 {
@@ -305,7 +309,7 @@ impl Guest {
         Ok(())
     }
 
-    fn at_syscall(&self, rip: u64) -> bool {
+    pub(super) fn at_syscall(&self, rip: u64) -> bool {
         self.memory.word(rip).is_some_and(|w| w as u16 == 0x050f)
     }
 

@@ -16,6 +16,7 @@ mod huge;
 mod leave;
 mod mirror;
 mod release;
+mod resumed;
 mod room;
 mod still;
 mod stops;

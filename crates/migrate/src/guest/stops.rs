@@ -70,8 +70,9 @@ impl Guest {
         if unreceived {
             regs.rax = restart::NOINTR as u64;
         }
+        let resumed = self.still_in_resumed(tid, &mut regs);
         let cut = self.ends_with_its_part(tid, &mut regs);
-        if self.leave_stub(&mut regs) || unreceived || cut {
+        if self.leave_stub(&mut regs) || unreceived || resumed || cut {
             at("registers", tracee.set_registers(&regs))?;
         }
         if self.threads[tid].attach.is_some() {
@@ -88,6 +89,9 @@ impl Guest {
         let unhandled = self.caught & signal::bit(signal) == 0;
         if unhandled && thread.undelivered.has(signal) {
             return self.acts_at_home(tid, signal);
+        }
+        if !unhandled {
+            thread.resumed = None;
         }
         if let Some(info) = thread.undelivered.take(signal) {
             self.fill_queue(tid, 1)?;
@@ -213,6 +217,9 @@ impl Guest {
         let undelivered = &mut self.threads[tid].undelivered;
         if standard && undelivered.has(number) {
             return Ok(()); // pending already; standard signals do not queue
+        }
+        if undelivered.overruns(&info) {
+            return Ok(());
         }
         if undelivered.len() < MAX_UNDELIVERED {
             undelivered.push(info);

@@ -1,5 +1,6 @@
 //! The threads of a guest.
 
+use super::resumed::Resumed;
 use super::undelivered::{Counts, Undelivered};
 use super::{Attach, GuestError, Held, Result};
 use crate::message::{Context, Down, MAX_THREADS, MAX_UNDELIVERED, MAX_XSTATE, signals_in};
@@ -87,6 +88,8 @@ pub(crate) struct GuestThread {
     pub undelivered: Undelivered,
     /// The restart code in its registers is one that home sent.
     pub broke_off: bool,
+    /// The call that it was blocked in at home, until that has an answer.
+    pub resumed: Option<Resumed>,
     /// Memory that its last call, which this kernel runs by itself, changes: until it is seen again, nobody knows whether it has.
     pub changing: Option<(u64, u64)>,
     /// This call could not be made here: home makes it.
@@ -121,6 +124,7 @@ impl GuestThread {
             signals: 0,
             undelivered: Undelivered::default(),
             broke_off: false,
+            resumed: None,
             changing: None,
             asks_home: None,
             interrupting: false,

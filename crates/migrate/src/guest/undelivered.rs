@@ -1,7 +1,7 @@
 //! Signals on their way to a guest thread. There may be a hundred thousand, so nothing that happens at each signal or call looks through them.
 
 use pando_kernel::signal::{self, SigInfo};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// How many there are of each number.
 #[derive(Clone, Debug)]
@@ -49,13 +49,27 @@ impl Counts {
 pub(crate) struct Undelivered {
     queue: VecDeque<SigInfo>,
     counts: Counts,
+    /// Timers whose signal waits here, with how often they have expired since beyond what that signal says.
+    timers: BTreeMap<(i32, i32), u32>,
 }
 
 impl Undelivered {
     /// One more. Its number must be a signal's.
     pub fn push(&mut self, info: SigInfo) {
         self.counts.add(signal::number(&info));
+        if let Some((timer, _)) = signal::of_timer(&info) {
+            self.timers.entry((signal::number(&info), timer)).or_default();
+        }
         self.queue.push_back(info);
+    }
+
+    /// A timer has one signal that waits, however often it expires; the others are that one's overrun (timer_getoverrun(2)). Home's
+    /// kernel, which has handed the first one over, makes another. True: it is counted with the one that waits here.
+    pub fn overruns(&mut self, info: &SigInfo) -> bool {
+        let Some((timer, missed)) = signal::of_timer(info) else { return false };
+        let Some(more) = self.timers.get_mut(&(signal::number(info), timer)) else { return false };
+        *more = more.saturating_add(missed).saturating_add(1);
+        true
     }
 
     /// The oldest of this number.
@@ -65,7 +79,13 @@ impl Undelivered {
         }
         let at = self.queue.iter().position(|i| signal::number(i) == number)?;
         self.counts.remove(number);
-        self.queue.remove(at)
+        let mut info = self.queue.remove(at)?;
+        if let Some((timer, missed)) = signal::of_timer(&info)
+            && let Some(more) = self.timers.remove(&(number, timer))
+        {
+            signal::set_overrun(&mut info, missed.saturating_add(more));
+        }
+        Some(info)
     }
 
     /// Is there one of this number?
@@ -99,6 +119,7 @@ impl Undelivered {
             return;
         }
         self.queue.retain(|i| signal::bit(signal::number(i)) & numbers != 0);
+        self.timers.retain(|(number, _), _| signal::bit(*number) & numbers != 0);
         self.counts = Counts::default();
         for info in &self.queue {
             self.counts.add(signal::number(info));
@@ -131,6 +152,28 @@ mod tests {
         all.push(info(64, 4));
         all.keep(signal::bit(64));
         assert_eq!((all.numbers(), all.iter().count()), (signal::bit(64), 1));
+    }
+
+    fn expired(number: i32, timer: i32, missed: u32) -> SigInfo {
+        let mut info = info(number, 0);
+        info[8..12].copy_from_slice(&(-2i32).to_ne_bytes());
+        info[16..20].copy_from_slice(&timer.to_ne_bytes());
+        info[20..24].copy_from_slice(&missed.to_ne_bytes());
+        info
+    }
+
+    #[test]
+    fn a_timer_has_one_signal_that_waits() {
+        let mut all = Undelivered::default();
+        assert!(!all.overruns(&expired(34, 1, 0)));
+        all.push(expired(34, 1, 2));
+        assert!(!all.overruns(&expired(34, 2, 0)) && !all.overruns(&expired(35, 1, 0)) && !all.overruns(&info(34, 1)));
+        assert!(all.overruns(&expired(34, 1, 0)) && all.overruns(&expired(34, 1, 4)));
+        assert_eq!((all.len(), all.take(34)), (1, Some(expired(34, 1, 8))));
+        assert!(!all.overruns(&expired(34, 1, 0)));
+        all.push(expired(34, 1, 0));
+        all.keep(0);
+        assert!(!all.overruns(&expired(34, 1, 0)));
     }
 
     #[test]

@@ -194,8 +194,11 @@ impl Deputy {
         let not_entered = begun && regs.rip == self.hole + inject::SINGLE;
         if broke_off.is_some() || not_entered {
             self.call_interrupted(tid, broke_off.unwrap_or(restart::NOINTR))?;
+        } else if returned && fires_again(info, thread.sent.iter().rev().skip(1).map(|s| s.1.as_slice())) {
+            // The call is complete. A timer of microseconds has the next signal ready before the trap behind it is reached, again and again.
+            self.call_done(tid, regs.rax as i64)?;
         } else if begun {
-            // The call is complete; the trap behind it comes next.
+            // The trap behind the call comes next.
             at("continue", thread.tracee.cont(0))?;
         } else if has_flight {
             // A call has come for the parked thread, but not begun: the handler runs first.
@@ -253,13 +256,18 @@ impl Deputy {
     /// The guest is gone: the signal is delivered by home's kernel, and ends the call that the thread is still in.
     fn signal_while_returning(&mut self, tid: i32, info: &SigInfo, regs: &Registers) -> Result<()> {
         let thread = &mut self.threads[tid];
+        let mut again = false;
         if let Some(context) = &mut thread.context {
+            again = fires_again(info, context.undelivered.iter().map(Vec::as_slice));
             context.undelivered.push(info.to_vec());
         }
         let flight = thread.flight.as_ref();
         let broke_off = restart::broke_off(flight.map_or(0, |f| f.nr), regs.rax as i64);
         if flight.is_some_and(|f| f.begun) && regs.rip == self.hole + inject::SINGLE_RETURN && broke_off.is_none() {
-            return at("continue", thread.tracee.cont(0));
+            return match again {
+                true => self.call_done(tid, regs.rax as i64),
+                false => at("continue", self.threads[tid].tracee.cont(0)),
+            };
         }
         self.call_interrupted(tid, broke_off.unwrap_or(restart::NOINTR))
     }
@@ -268,4 +276,11 @@ impl Deputy {
     pub(super) fn check_signals(&self, tid: i32, seen: u64) -> Result<()> {
         if seen > self.threads[tid].signals { Err(self.broken("more signals than there were")) } else { Ok(()) }
     }
+}
+
+/// Is this the signal of a timer of which an earlier one has not been delivered?
+fn fires_again<'a>(info: &SigInfo, mut earlier: impl Iterator<Item = &'a [u8]>) -> bool {
+    let whose = |i: &SigInfo| signal::of_timer(i).map(|(timer, _)| (signal::number(i), timer));
+    let this = whose(info);
+    this.is_some() && earlier.any(|i| SigInfo::try_from(i).is_ok_and(|i| whose(&i) == this))
 }
