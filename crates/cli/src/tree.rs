@@ -40,7 +40,10 @@ mod tests {
 
     #[test]
     fn a_tree_is_drawn_and_nobody_is_left_out() {
-        let p = |pid: u32, under: u32, role: &str| Process { pid, under, role: role.into(), ..Process::default() };
+        let p = |pid: u32, under: u32, role: &str| {
+            let phase = if role == "home" { "home" } else { "away" };
+            Process { pid, under, role: role.into(), phase: phase.into(), ..Process::default() }
+        };
         let all = [p(10, 0, "home"), p(11, 10, "home"), p(12, 11, "home"), p(13, 10, "home"), p(10, 0, "guest")];
         let refs: Vec<&Process> = all.iter().collect();
         let drawn: Vec<(String, u32)> = grow(&refs, true).into_iter().map(|(b, p)| (b, p.pid)).collect();

@@ -87,7 +87,8 @@ where
     let (tell, queue) = unbounded_channel::<Tell>();
     let (hear, heard) = channel::<Ask>(WAITING);
     let said = Said { queue, beat: Tell::StdinTaken(0), silence: None, end: End::Closes };
-    let also = hear.clone();
+    // Not to hold what tells of the user's end.
+    let also = hear.downgrade();
     let mut user = User { heard, early: VecDeque::new(), tell: Some(tell), sends: false };
     let heads = async {
         let mut without = Vec::new();

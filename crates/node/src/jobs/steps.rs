@@ -11,7 +11,7 @@ use pando_queue::{How, Id, RankUsage, RankUse, Step, Usage};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc::Sender;
+use tokio::sync::mpsc::WeakSender;
 use tokio::time::{sleep, timeout};
 
 /// The command of a step ends when its end is stored, or after so long.
@@ -173,7 +173,7 @@ async fn tell(node: Arc<Node>, errand: Errand) {
 }
 
 /// Steps whose heads are here, by batch job and number: whose they are, and the way to each.
-pub type Open = BTreeMap<(String, u32), (String, Sender<Ask>)>;
+pub type Open = BTreeMap<(String, u32), (String, WeakSender<Ask>)>;
 
 /// One can be spoken to as long as this lives.
 pub struct Opened {
@@ -188,7 +188,7 @@ impl Drop for Opened {
 }
 
 /// What its user's command asks may come from elsewhere, too.
-pub fn open(node: &Arc<Node>, request: &Request, user: &str, hear: &Sender<Ask>) -> Option<Opened> {
+pub fn open(node: &Arc<Node>, request: &Request, user: &str, hear: &WeakSender<Ask>) -> Option<Opened> {
     let key = (variable(&request.task, "PANDO_BATCH_JOB")?.to_owned(), variable(&request.task, STEP)?.parse().ok()?);
     node.jobs.open_steps().insert(key.clone(), (user.to_owned(), hear.clone()));
     Some(Opened { node: node.clone(), key })
@@ -199,7 +199,7 @@ pub async fn end(node: &Arc<Node>, id: Id, number: u32, user: &str, signal: Opti
     let key = (id.to_string(), number);
     let found = node.jobs.open_steps().get(&key).cloned();
     let over = || format!("there is no step {id}.{number}, or it is over");
-    let (_, hear) = found.filter(|(of, _)| of == user).ok_or_else(over)?;
+    let hear = found.filter(|(of, _)| of == user).and_then(|(_, hear)| hear.upgrade()).ok_or_else(over)?;
     let number = match signal.map(u8::try_from) {
         None => TERM,
         Some(Ok(number @ 1..=64)) => number,
@@ -209,11 +209,10 @@ pub async fn end(node: &Arc<Node>, id: Id, number: u32, user: &str, signal: Opti
     told.map_err(|_| format!("step {id} does not listen"))?.map_err(|_| over())?;
     if signal.is_none() {
         // Who does not heed that, or stands still, is not asked a second time.
-        let node = node.clone();
+        let hear = hear.downgrade();
         tokio::spawn(async move {
             sleep(GRACE).await;
-            let still = node.jobs.open_steps().get(&key).is_some_and(|(_, now)| now.same_channel(&hear));
-            if still {
+            if let Some(hear) = hear.upgrade() {
                 let _ = hear.send(Ask::Signal(KILL)).await;
             }
         });
