@@ -208,6 +208,15 @@ fn what_grows_is_sent_where_it_can_go_on_growing() {
     let wide = other("c", Vector { free: room + GB, ..node(5) });
     assert_eq!(ushered(&mut [tight(), wide])[0].to, "c");
     assert_eq!(ushered(&mut [tight()])[0].to, "b");
+    // But not one where it would find less than it has here, nor where another one grows as fast.
+    let mb = |n: u64| n << 20;
+    let small = Settings { free_least: mb(30), ..Settings::default() };
+    let of_300 = |name: &str, free| other(name, Vector { memory: mb(300), free, ..node(0) });
+    let here = |free| Vector { memory: mb(300), free, falling: mb(200), ..node(1) };
+    let young = |pid| Process { resident: mb(70), ..grows(pid, 200) };
+    let goes = |free, others: &mut [Other]| usher(("a", &here(free)), 0, &[young(1)], others, &small);
+    assert_eq!(goes(mb(200), &mut [of_300("b", mb(280))]), [], "a guest gets 225 MB, here it can have 270");
+    assert_eq!(goes(mb(100), &mut [of_300("b", mb(200)), of_300("c", mb(210))])[0].to, "c");
     let asked = Asked { needs: GB, demand_milli: 1000, has: Some(0.5), by_hand: false };
     let falls = Vector { free: room + GB / 2, falling: GB, ..node(0) };
     assert!(admit(&falls, &Promised::default(), &asked, &settings).is_err(), "those that are there grow, too");

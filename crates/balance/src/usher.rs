@@ -4,6 +4,7 @@
 use crate::cost::rate_of;
 use crate::spread::{Look, has_room, has_room_to_grow, send};
 use crate::{Move, Other, Process, Settings, Standing, Vector, Why};
+use std::cmp::Ordering;
 
 /// Bytes that this node lacks, or will in a moment: 0 when all is well.
 pub fn need(here: &Vector, settings: &Settings) -> u64 {
@@ -27,10 +28,10 @@ pub fn usher(
     let mut left: Vec<&Process> = processes.iter().filter(|p| may_leave(p, settings)).collect();
     left.sort_by_key(|p| p.resident);
     while lacks > 0 && look.moves.len() < settings.at_once {
-        let fits = |p: &&&Process| target(p, name, others, settings).is_some();
+        let fits = |p: &&&Process| target(p, (name, &node), others, settings).is_some();
         let enough = left.iter().filter(|p| p.resident >= lacks).find(fits);
         let Some(p) = enough.or_else(|| left.iter().rev().find(fits)).copied() else { break };
-        let Some(to) = target(p, name, others, settings) else { break };
+        let Some(to) = target(p, (name, &node), others, settings) else { break };
         let why = Why::Memory { free: here.free, soon: here.soon() };
         send((p, why), to, &mut node, others, settings, &mut look);
         lacks = lacks.saturating_sub(p.resident);
@@ -47,8 +48,16 @@ fn may_leave(p: &Process, settings: &Settings) -> bool {
     p.obstacle.is_none() && !bound && !arrives && p.resident >= 1 << 20
 }
 
-/// Where it fits: most memory over what it needs, and among places with plenty the least loaded. A place where it can grow comes first.
-fn target(p: &Process, name: &str, others: &[Other], settings: &Settings) -> Option<usize> {
+/// By how much it can grow there. A guest gets three quarters of a node, if its administrator says nothing else (`[limits] guest_memory_mb`).
+fn room_to_grow(p: &Process, to: &Other) -> u64 {
+    let free = to.load.free.saturating_sub(p.resident);
+    let most = (to.load.memory / 4 * 3).saturating_sub(p.resident);
+    if to.name == p.home { to.load.free } else { free.min(most) }
+}
+
+/// Where it fits: most memory over what it needs, and among places with plenty the least loaded. A place where it can grow comes first. Who takes
+/// this node's memory himself is not sent where there is less for him than here: he would be ended there.
+fn target(p: &Process, (name, here): (&str, &Vector), others: &[Other], settings: &Settings) -> Option<usize> {
     let open = |o: &Other| {
         let takes = o.load.standing == Standing::Open || o.name == p.home && o.load.standing == Standing::Full;
         let back = p.left.as_ref().is_some_and(|(node, ago)| *node == o.name && *ago < settings.residency_ms);
@@ -58,13 +67,17 @@ fn target(p: &Process, name: &str, others: &[Other], settings: &Settings) -> Opt
     };
     let may_grow = others.iter().any(|o| open(o) && has_room_to_grow(p, o, settings));
     let has_room = if may_grow { has_room_to_grow } else { has_room };
-    let fits = |o: &Other| open(o) && has_room(p, o, settings);
+    let takes = p.takes > 0 && !may_grow;
+    let takes_most = takes && p.takes >= here.falling / 2;
+    let gains = |o: &Other| !takes_most || room_to_grow(p, o) > here.free;
+    let fits = |o: &Other| open(o) && has_room(p, o, settings) && gains(o);
     let room = |o: &Other| o.load.free.saturating_sub(p.needs() + settings.to_keep(&o.load));
     let plenty = |o: &Other| room(o) >= p.needs();
     let speed = |o: &Other| rate_of(p, &o.load.with_demand(i64::from(p.demand_milli)), &o.name, settings);
     (0..others.len()).filter(|&i| fits(&others[i])).max_by(|&a, &b| {
         let (a, b) = (&others[a], &others[b]);
-        plenty(a).cmp(&plenty(b)).then_with(|| match plenty(a) {
+        let grows = if takes { room_to_grow(p, a).cmp(&room_to_grow(p, b)) } else { Ordering::Equal };
+        grows.then(plenty(a).cmp(&plenty(b))).then_with(|| match plenty(a) {
             true => speed(a).total_cmp(&speed(b)).then_with(|| room(a).cmp(&room(b))),
             false => room(a).cmp(&room(b)),
         })

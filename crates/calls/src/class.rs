@@ -100,19 +100,24 @@ pub fn cpu_clock(id: u64) -> Option<(u32, bool)> {
     }
 }
 
-/// The mask that a call sets while it waits (`rt_sigsuspend`, `ppoll`, `pselect6`, `epoll_pwait`): handlers that interrupt it run
-/// although the guest's own mask may block their signals. `None` if it sets none, or if its bytes can't be read.
-pub fn temporary_mask(nr: u64, args: &[u64; 6], mem: &mut dyn Memory) -> Option<u64> {
-    let mut read = |addr: u64, len: usize| {
-        let mut buf = vec![0u8; len];
-        (addr != 0 && mem.read(addr, &mut buf) == len).then_some(buf)
-    };
-    let at = match c_long::try_from(nr).ok()? {
+/// Where the mask is that a call sets while it waits ([`temporary_mask`]); 0: it sets none. `None` if that can't be read.
+pub fn mask_place(nr: u64, args: &[u64; 6], mem: &mut dyn Memory) -> Option<u64> {
+    Some(match c_long::try_from(nr).ok()? {
         libc::SYS_rt_sigsuspend => args[0],
         libc::SYS_ppoll => args[3],
         libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => args[4],
-        libc::SYS_pselect6 => u64_at(&read(args[5], 16)?, 0),
-        _ => return None,
-    };
-    read(at, 8).map(|b| u64_at(&b, 0))
+        libc::SYS_pselect6 if args[5] != 0 => {
+            let mut both = [0u8; 16];
+            (mem.read(args[5], &mut both) == both.len()).then(|| u64_at(&both, 0))?
+        }
+        _ => 0,
+    })
+}
+
+/// The mask that a call sets while it waits (`rt_sigsuspend`, `ppoll`, `pselect6`, `epoll_pwait`): handlers that interrupt it run
+/// although the guest's own mask may block their signals. `None` if it sets none, or if its bytes can't be read.
+pub fn temporary_mask(nr: u64, args: &[u64; 6], mem: &mut dyn Memory) -> Option<u64> {
+    let at = mask_place(nr, args, mem).filter(|at| *at != 0)?;
+    let mut mask = [0u8; 8];
+    (mem.read(at, &mut mask) == mask.len()).then(|| u64_at(&mask, 0))
 }

@@ -93,6 +93,9 @@ fn whoever_was_started_and_ends_badly_ends_all() {
     // They end well, and those who started them would wait for ever.
     let (status, _, text) = python(&lab, &["-N3", "-n3"], "early");
     assert!(status == 1 && text.contains("without MPI_Finalize"), "{status} {text}");
+    // Who says what nobody understands would wait for an answer.
+    let (status, _, text) = python(&lab, &["-N3", "-n3"], "long");
+    assert!(status == 1 && text.contains("a line of more than 16384 bytes"), "{status} {text}");
 }
 
 /// A job, and the processes of those ranks that have said who they are.

@@ -33,7 +33,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -42,6 +42,8 @@ const MAX_SOCKET_PATH: usize = 107;
 
 /// What is said to other nodes at the end is on its way within this.
 const LAST_WORDS: Duration = Duration::from_millis(100);
+/// Who starts the next daemon as soon as one is gone gets the lock within this.
+const LOCKED_WITHIN: Duration = Duration::from_secs(1);
 /// So long after its start it knows the others, and rests if there is nothing to do.
 const STARTED: Duration = Duration::from_secs(30);
 
@@ -238,7 +240,15 @@ pub fn run(place: Place, config: Config) -> Result<(), DaemonError> {
 fn lock_state(state: &Path) -> Result<File, DaemonError> {
     let file = File::options().create(true).append(true).mode(0o600).open(state.join("node.lock"));
     let file = doing("node.lock", file)?;
-    if sys::lock(&file) { Ok(file) } else { Err(DaemonError::Running(state.to_owned())) }
+    // What a daemon that has just been killed was about to start has its lock until it is another program.
+    let until = Instant::now() + LOCKED_WITHIN;
+    while !sys::lock(&file) {
+        if Instant::now() >= until {
+            return Err(DaemonError::Running(state.to_owned()));
+        }
+        std::thread::sleep(LAST_WORDS / 4);
+    }
+    Ok(file)
 }
 
 /// Writes each line to standard error and to `node.log`.

@@ -18,7 +18,7 @@ const FARTHEST: usize = 64;
 const MOST_LISTED: usize = 65_536;
 /// How a testbed names itself and its nodes in the environment of all that is started there.
 const TESTBED: &str = "PANDO_TESTBED_DIR";
-const TESTBED_NODE: &str = "PANDO_TESTBED_NODE";
+pub const TESTBED_NODE: &str = "PANDO_TESTBED_NODE";
 
 /// Is it the half of a process of another node that runs here? Its owner here is nobody's user, so this comes before any look at who asks.
 pub fn is_no_guest(node: &Node, pid: u32) -> Result<(), Refused> {

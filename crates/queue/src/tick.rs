@@ -63,6 +63,13 @@ impl Queue {
         }
     }
 
+    /// What a job was to wait for, if that can't be met any more.
+    pub fn unmet(&self, job: u64) -> Option<String> {
+        let job = self.job(job).filter(|job| !job.spec.dependency.terms.is_empty())?;
+        let never = self.standing(job, None, &Earliest::new()) == Standing::Never;
+        never.then(|| job.spec.dependency.to_string())
+    }
+
     /// Those whose dependency can't be met any more, and those who wait for them.
     fn orphans(&mut self) {
         loop {

@@ -186,7 +186,8 @@ impl Daemon {
         self.child = Some(command.spawn().unwrap());
         until("an answer", || {
             if let Some(status) = self.child.as_mut().unwrap().try_wait().unwrap() {
-                panic!("the daemon of {} ended: {status}\n{}", self.name, self.log());
+                let said = fs::read_to_string(self.state.join("stderr")).unwrap_or_default();
+                panic!("the daemon of {} ended: {status}\n{said}\n{}", self.name, self.log());
             }
             self.client().get::<Vec<Node>>("/v1/nodes").ok()
         });

@@ -39,6 +39,10 @@ me = ["python3", os.path.abspath(sys.argv[0])]
 
 def first():
     ask("cmd=init pmi_version=1 pmi_subversion=1")
+    if how == "long":
+        f.write("cmd=put kvsname=x key=a value=" + "v" * 20000 + "\n")
+        f.flush()
+        f.readline()
     if how == "all" and rank == "0":
         both = [
             program(3, me + ["all", "x=y cmd=abort"], 2, 1),

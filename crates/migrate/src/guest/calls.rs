@@ -19,9 +19,9 @@ const MADV_COLD: u64 = 20;
 const MADV_PAGEOUT: u64 = 21;
 
 /// The guest's memory as the call table wants to see it.
-struct View<'a> {
-    memory: &'a ProcessMemory,
-    areas: &'a crate::area::AreaMap,
+pub(super) struct View<'a> {
+    pub memory: &'a ProcessMemory,
+    pub areas: &'a crate::area::AreaMap,
 }
 
 impl Memory for View<'_> {
@@ -292,7 +292,7 @@ impl Guest {
                     self.answer(held.id, done as i64)?;
                     return Ok(true);
                 }
-                self.break_off(tid, held, self.not_begun(tid))?;
+                self.break_off(tid, held, self.instead(tid, restart::NOINTR))?;
                 return Ok(true);
             }
         }
@@ -418,7 +418,7 @@ impl Guest {
                 if !restart::CODES.contains(&code) {
                     return Err(GuestError::Protocol(format!("restart code {code}")));
                 }
-                let code = self.threads[tid].resumed.map_or(code, |r| r.instead(code));
+                let code = self.instead(tid, code);
                 self.break_off(tid, held, code)
             }
             Down::Reply { ret, ref outputs, .. } => {

@@ -245,7 +245,7 @@ impl Guest {
         }
         // What runs at home already is entered again as it is.
         if thread.attach.is_none() && !thread.call.is_some_and(|c| matches!(c.stage, Stage::Sent(_))) {
-            self.still_in_resumed(tid, &mut regs);
+            self.still_in_resumed(tid, &mut regs, None);
         }
         if (regs.orig_rax as i64) < 0 {
             restart::leave_rseq(&self.memory, rseq.pointer, &mut regs);

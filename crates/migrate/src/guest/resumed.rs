@@ -1,11 +1,15 @@
 //! The call that a thread was blocked in when it was frozen at home, until it is blocked in that again.
 //!
 //! Home's freeze has broken it off, and here it is made again. A signal that comes in between finds the thread in front of the call, but the
-//! program has been in it for long: with a handler it ends as its restart code says (EINTR), and is not just made after the handler.
+//! program has been in it for long: with a handler it ends as its restart code says (EINTR), and is not just made after the handler. Not so a signal
+//! that the call itself blocks (sigsuspend, ppoll, ...): it would have had to wait, and the call goes on.
 
 use super::Guest;
+use super::calls::View;
 use crate::restart;
+use pando_calls::{mask_place, temporary_mask};
 use pando_kernel::ptrace::Registers;
+use pando_kernel::signal;
 
 /// Such a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,15 +45,34 @@ fn arguments(r: &Registers) -> [u64; 6] {
 }
 
 impl Guest {
-    /// The restart code for a call that was not begun.
-    pub(super) fn not_begun(&self, tid: i32) -> i64 {
-        self.threads[tid].resumed.map_or(restart::NOINTR, |r| r.instead(restart::NOINTR))
+    /// The restart code for a call of which it is said that it is made again with this one.
+    pub(super) fn instead(&self, tid: i32, code: i64) -> i64 {
+        let mut view = View { memory: &self.memory, areas: &self.areas };
+        // Which signal came is not known: one that the call blocks does not end it.
+        let resumed = self.threads[tid].resumed.filter(|r| mask_place(r.nr, &r.args, &mut view) == Some(0));
+        resumed.map_or(code, |r| r.instead(code))
+    }
+
+    /// Does the resumed call let that signal in?
+    fn lets_in(&self, resumed: &Resumed, signal: i32) -> bool {
+        let mut view = View { memory: &self.memory, areas: &self.areas };
+        match mask_place(resumed.nr, &resumed.args, &mut view) {
+            Some(0) => true,
+            Some(_) => {
+                let mask = temporary_mask(resumed.nr, &resumed.args, &mut view);
+                mask.is_some_and(|mask| mask & signal::bit(signal) == 0)
+            }
+            None => false,
+        }
     }
 
     /// Is a stopped thread about to make its resumed call, or was it kicked out before anybody saw it there? Then its registers are made
-    /// to say that the call was broken off.
-    pub(super) fn still_in_resumed(&self, tid: i32, r: &mut Registers) -> bool {
+    /// to say that the call was broken off. `signal`: by this one.
+    pub(super) fn still_in_resumed(&self, tid: i32, r: &mut Registers, signal: Option<i32>) -> bool {
         let Some(resumed) = self.threads[tid].resumed else { return false };
+        if signal.is_some_and(|signal| !self.lets_in(&resumed, signal)) {
+            return false;
+        }
         let args = arguments(r);
         let kicked = [restart::SYS, restart::NOINTR].contains(&(r.rax as i64));
         if (r.orig_rax as i64) >= 0 && resumed.is(r.orig_rax, &args) && kicked {

@@ -70,7 +70,7 @@ impl Guest {
         if unreceived {
             regs.rax = restart::NOINTR as u64;
         }
-        let resumed = self.still_in_resumed(tid, &mut regs);
+        let resumed = self.still_in_resumed(tid, &mut regs, Some(signal));
         let cut = self.ends_with_its_part(tid, &mut regs);
         if self.leave_stub(&mut regs) || unreceived || resumed || cut {
             at("registers", tracee.set_registers(&regs))?;

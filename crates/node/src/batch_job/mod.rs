@@ -13,6 +13,7 @@ pub mod variables;
 use crate::jobs::numbers::Numbers;
 use crate::launcher::family;
 use crate::queue::errand::{Key, Order};
+use crate::whose::TESTBED_NODE;
 use files::Files;
 use held::{Held, Kept};
 use hooks::Hooks;
@@ -296,6 +297,8 @@ impl Job {
         }
         self.task.variables.iter().for_each(|(name, value)| more(name, value.as_ref()));
         more("PANDO_SOCKET", self.task.api.as_os_str());
+        // It is there, wherever it was submitted.
+        std::env::var_os(TESTBED_NODE).iter().for_each(|here| more(TESTBED_NODE, here));
         more(crate::launcher::MARK, mark.as_ref());
         more(RUN, name_of(&order.key).as_ref());
         let doors = self.held.group().doors();

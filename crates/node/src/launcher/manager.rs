@@ -31,7 +31,7 @@ impl Manager {
         let (from, mut to) = connection.into_split();
         let (sender, mut lines) = channel::<String>(UNREAD);
         self.lines.insert(rank, sender);
-        tokio::spawn(read(rank, from, tell.clone()));
+        tokio::spawn(read(self.place, rank, from, tell.clone()));
         tokio::spawn(async move {
             while let Some(line) = lines.recv().await {
                 if to.write_all(line.as_bytes()).await.is_err() {
@@ -94,12 +94,18 @@ impl Manager {
     }
 }
 
-async fn read(rank: u32, from: OwnedReadHalf, tell: Teller) {
+async fn read(place: u32, rank: u32, from: OwnedReadHalf, tell: Teller) {
     let mut from = BufReader::new(from);
     loop {
         let mut line = Vec::new();
         let read = (&mut from).take(MOST_LINE as u64).read_until(b'\n', &mut line).await;
-        // A line without end is nothing that a library says.
+        if line.len() >= MOST_LINE && !line.ends_with(b"\n") {
+            // Nothing that a library says. It waits for an answer, and would for ever.
+            let why = format!("pando: it says a line of more than {MOST_LINE} bytes to its process manager (PMI-1)\n");
+            let _ = tell.send(Told::Say(Up::Output { place, rank, stream: Stream::Err, bytes: why.into_bytes() }));
+            let _ = tell.send(Told::Say(Up::Abort { rank, status: 1 }));
+            return;
+        }
         if !matches!(read, Ok(n) if n > 0) || !line.ends_with(b"\n") {
             return;
         }

@@ -2,6 +2,7 @@
 
 use super::ready::Ready;
 use super::streams::{Input, Phase, Streams};
+use crate::whose::TESTBED_NODE;
 use pando_kernel::pty;
 use pando_kernel::rank::Setup;
 use pando_kernel::spawn::{Program, spawn};
@@ -109,7 +110,7 @@ fn given(order: &Order, ready: &Ready) -> Vec<(OsString, OsString)> {
     let own = |bytes: &ByteBuf| OsStr::from_bytes(bytes).to_owned();
     let mut all: Vec<_> = users.chain(&ready.variables).map(|(name, value)| (own(name), own(value))).collect();
     // The daemon to which `pando` speaks is this node's, where it is not in the usual place.
-    for name in ["PANDO_SOCKET", "PANDO_STATE"] {
+    for name in ["PANDO_SOCKET", "PANDO_STATE", TESTBED_NODE] {
         if let Some(value) = std::env::var_os(name) {
             all.push((name.into(), value));
         }

@@ -261,7 +261,10 @@ impl Clerk {
             1 => String::new(),
             all => format!(", nor did {} more", all - 1),
         };
-        let why = format!("it never began{more}");
+        let why = match self.queue.unmet(job.id) {
+            Some(unmet) => format!("it never began{more}: it was to wait for {unmet}, which can't be met any more"),
+            None => format!("it never began{more}"),
+        };
         // No run has this number, and no task ends like this twice.
         let run = Run::new(u32::MAX, at, Vec::new());
         let first = tasks.first()?;
