@@ -11,6 +11,7 @@ mod files;
 mod fork;
 mod freeze;
 mod hole;
+mod masked;
 mod memory;
 mod offer;
 mod owners;

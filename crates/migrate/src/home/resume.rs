@@ -385,7 +385,8 @@ impl Deputy {
         for (tid, context) in &ready {
             let thread = &self.threads[*tid];
             let tracee = thread.tracee;
-            let registers = ptrace::from_words(&context.registers).unwrap_or(thread.base);
+            let mut registers = ptrace::from_words(&context.registers).unwrap_or(thread.base);
+            self.waits_again(*tid, context.mask, &mut registers);
             tracee.set_xstate(&thread.xstate).map_err(|e| self.unusable("extended state", e))?;
             at("mask", tracee.set_signal_mask(context.mask))?;
             // Last: without them it can't go on, so nobody ever sees it half restored.
