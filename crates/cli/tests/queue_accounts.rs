@@ -148,6 +148,21 @@ fn an_empty_environment_has_a_path() {
 }
 
 #[test]
+fn who_waits_in_vain_is_told_why() {
+    let lab = Lab::new(1, "[jobs]\nroot = true\n");
+    let place = Place::new(&lab);
+    let n1 = &lab.nodes[0];
+    let held = place.submit(n1, &["-H", "--wrap", "exit 1"]);
+    let never = place.submit(n1, &["-d", &format!("afterok:{held}"), "--wrap", "true"]);
+    place.call(n1, &["pando", "release", &held]);
+    until("its end", || {
+        let why = place.call(n1, &["sacct", "-nXP", "-j", &never, "-o", "state,reason"]);
+        let all = why.contains(&format!("it was to wait for afterok:{held}, which can't be met any more"));
+        (why.starts_with("CANCELLED") && all).then_some(())
+    });
+}
+
+#[test]
 fn jobs_that_ended_long_ago_can_be_waited_for() {
     // What has ended is forgotten at once.
     let lab = Lab::new(1, "[jobs]\nroot = true\n[queue.rules]\nkeep_ms = 0\n");
@@ -172,15 +187,6 @@ fn jobs_that_ended_long_ago_can_be_waited_for() {
     assert!(code == 1 && why.contains("job 999"), "{why}");
     let (code, _, why) = said(&mut place.called(n1, "pando", &["logs", &bad]));
     assert!(code == 1 && why.contains(&format!("is an array: say which of its tasks, like {bad}_")), "{why}");
-    // Who waits in vain is told why.
-    let held = place.submit(n1, &["-H", "--wrap", "exit 1"]);
-    let never = place.submit(n1, &["-d", &format!("afterok:{held}"), "--wrap", "true"]);
-    place.call(n1, &["pando", "release", &held]);
-    until("its end", || {
-        let why = place.call(n1, &["sacct", "-nXP", "-j", &never, "-o", "state,reason"]);
-        let all = why.contains(&format!("it was to wait for afterok:{held}, which can't be met any more"));
-        (why.starts_with("CANCELLED") && all).then_some(())
-    });
     // By the number of a task that is forgotten.
     let number = (bad.parse::<u64>().unwrap() + 1).to_string();
     assert_eq!(place.call(n1, &["sacct", "-nXP", "-j", &number, "-o", "jobid,state"]), format!("{bad}_1|FAILED\n"));

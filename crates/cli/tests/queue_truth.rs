@@ -5,6 +5,7 @@ mod lab;
 use lab::batch::Place;
 use lab::{Daemon, Lab, ok, until};
 use pando_node::queue::ask::{Cluster, Past};
+use pando_node::views::{Info, Node};
 use pando_queue::{How, State};
 use std::fs;
 use std::process::Command;
@@ -104,6 +105,16 @@ fn a_drain_has_its_reason_also_after_a_restart() {
     for node in [1, 0] {
         lab.nodes[node].kill();
         lab.nodes[node].start();
+        // Each start takes another port: who is killed before he has heard of that does not find the other one again.
+        until("they know where they are", || {
+            let addr = |of: &Daemon| of.client().get::<Info>("/v1/info").ok().map(|info| info.addr);
+            let knows = |at: &Daemon, of: &Daemon| {
+                let all = at.client().get::<Vec<Node>>("/v1/nodes").unwrap_or_default();
+                all.iter().any(|n| n.name == of.name && Some(&n.addr) == addr(of).as_ref())
+            };
+            let [a, b] = &lab.nodes[..] else { return None };
+            (knows(a, b) && knows(b, a)).then_some(())
+        });
         shows(&place, &lab.nodes[0]);
     }
     let n1 = &lab.nodes[0];
