@@ -217,6 +217,13 @@ fn what_grows_is_sent_where_it_can_go_on_growing() {
     let goes = |free, others: &mut [Other]| usher(("a", &here(free)), 0, &[young(1)], others, &small);
     assert_eq!(goes(mb(200), &mut [of_300("b", mb(280))]), [], "a guest gets 225 MB, here it can have 270");
     assert_eq!(goes(mb(100), &mut [of_300("b", mb(200)), of_300("c", mb(210))])[0].to, "c");
+    let begun = |here_ms| Process { takes: 0, here_ms, ..young(1) };
+    let leaves = |p| usher(("a", &here(mb(200))), 0, &[p], &mut [of_300("b", mb(280))], &small).len();
+    assert_eq!(
+        (leaves(begun(900)), leaves(begun(9_000))),
+        (0, 1),
+        "of one that has just begun nobody knows that it takes nothing"
+    );
     let asked = Asked { needs: GB, demand_milli: 1000, has: Some(0.5), by_hand: false };
     let falls = Vector { free: room + GB / 2, falling: GB, ..node(0) };
     assert!(admit(&falls, &Promised::default(), &asked, &settings).is_err(), "those that are there grow, too");

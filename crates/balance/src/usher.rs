@@ -27,11 +27,14 @@ pub fn usher(
     let mut lacks = need(&node, settings);
     let mut left: Vec<&Process> = processes.iter().filter(|p| may_leave(p, settings)).collect();
     left.sort_by_key(|p| p.resident);
+    // Two that take memory are better apart, wherever.
+    let takers: Vec<u32> = processes.iter().filter(|p| may_take(p, here, settings)).map(|p| p.pid).collect();
+    let alone = |p: &Process| takers == [p.pid];
     while lacks > 0 && look.moves.len() < settings.at_once {
-        let fits = |p: &&&Process| target(p, (name, &node), others, settings).is_some();
+        let fits = |p: &&&Process| target(p, (name, &node, alone(p)), others, settings).is_some();
         let enough = left.iter().filter(|p| p.resident >= lacks).find(fits);
         let Some(p) = enough.or_else(|| left.iter().rev().find(fits)).copied() else { break };
-        let Some(to) = target(p, (name, &node), others, settings) else { break };
+        let Some(to) = target(p, (name, &node, alone(p)), others, settings) else { break };
         let why = Why::Memory { free: here.free, soon: here.soon() };
         send((p, why), to, &mut node, others, settings, &mut look);
         lacks = lacks.saturating_sub(p.resident);
@@ -48,6 +51,12 @@ fn may_leave(p: &Process, settings: &Settings) -> bool {
     p.obstacle.is_none() && !bound && !arrives && p.resident >= 1 << 20
 }
 
+/// Is it one of those that take the memory? How much one that has just begun takes is not known yet, and what is known comes late.
+fn may_take(p: &Process, here: &Vector, settings: &Settings) -> bool {
+    let is_new = p.takes == 0 && p.here_ms < settings.residency_ms;
+    here.falling > 0 && (is_new || p.takes > 0 && p.takes >= here.falling / 4)
+}
+
 /// By how much it can grow there. A guest gets three quarters of a node, if its administrator says nothing else (`[limits] guest_memory_mb`).
 fn room_to_grow(p: &Process, to: &Other) -> u64 {
     let free = to.load.free.saturating_sub(p.resident);
@@ -56,8 +65,13 @@ fn room_to_grow(p: &Process, to: &Other) -> u64 {
 }
 
 /// Where it fits: most memory over what it needs, and among places with plenty the least loaded. A place where it can grow comes first. Who takes
-/// this node's memory himself is not sent where there is less for him than here: he would be ended there.
-fn target(p: &Process, (name, here): (&str, &Vector), others: &[Other], settings: &Settings) -> Option<usize> {
+/// this node's memory `alone` is not sent where there is less for him than here: he would be ended there.
+fn target(
+    p: &Process,
+    (name, here, alone): (&str, &Vector, bool),
+    others: &[Other],
+    settings: &Settings,
+) -> Option<usize> {
     let open = |o: &Other| {
         let takes = o.load.standing == Standing::Open || o.name == p.home && o.load.standing == Standing::Full;
         let back = p.left.as_ref().is_some_and(|(node, ago)| *node == o.name && *ago < settings.residency_ms);
@@ -68,8 +82,8 @@ fn target(p: &Process, (name, here): (&str, &Vector), others: &[Other], settings
     let may_grow = others.iter().any(|o| open(o) && has_room_to_grow(p, o, settings));
     let has_room = if may_grow { has_room_to_grow } else { has_room };
     let takes = p.takes > 0 && !may_grow;
-    let takes_most = takes && p.takes >= here.falling / 2;
-    let gains = |o: &Other| !takes_most || room_to_grow(p, o) > here.free;
+    let finds_enough = p.takes > 0 && may_grow;
+    let gains = |o: &Other| !alone || finds_enough || room_to_grow(p, o) > here.free;
     let fits = |o: &Other| open(o) && has_room(p, o, settings) && gains(o);
     let room = |o: &Other| o.load.free.saturating_sub(p.needs() + settings.to_keep(&o.load));
     let plenty = |o: &Other| room(o) >= p.needs();
