@@ -43,9 +43,11 @@ impl Meetings {
         if meeting.bytes + said.len() > MOST_SAID {
             return Err(format!("ranks say more than {} MB at a barrier", MOST_SAID >> 20));
         }
-        if meeting.here.insert(asker.place, asker).is_some() {
+        // The first one of a place is told: it waits.
+        if meeting.here.contains_key(&asker.place) {
             return Err("it came to a barrier twice".into());
         }
+        meeting.here.insert(asker.place, asker);
         meeting.bytes += said.len();
         meeting.said.push((asker.place.to_string(), said));
         if meeting.here.len() < places.len() {
