@@ -84,6 +84,18 @@ fn memory(nr: c_long, args: &[u64; 6]) -> Class {
     }
 }
 
+/// Does the call decide which calls on memory the kernel refuses from then on: its limits, and what is locked?
+pub fn limits_memory(nr: u64, args: &[u64; 6]) -> bool {
+    let memory = |what: u64| [libc::RLIMIT_AS, libc::RLIMIT_DATA].contains(&(what as u32));
+    match nr as c_long {
+        libc::SYS_setrlimit => memory(args[0]),
+        libc::SYS_prlimit64 => memory(args[1]) && args[2] != 0,
+        libc::SYS_mlockall | libc::SYS_mlock | libc::SYS_mlock2 => true,
+        libc::SYS_mmap => args[3] & libc::MAP_LOCKED as u64 != 0,
+        _ => false,
+    }
+}
+
 /// Whose CPU time the clock with this id measures: a process or thread id, 0 for the caller; `None` if it is no CPU clock.
 pub fn clock_owner(id: u64) -> Option<u32> {
     cpu_clock(id).map(|(owner, _)| owner)

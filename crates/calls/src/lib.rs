@@ -23,7 +23,7 @@ mod native;
 mod range;
 mod walk;
 
-pub use class::{Class, class, clock_owner, cpu_clock, mask_place, temporary_mask};
+pub use class::{Class, class, clock_owner, cpu_clock, limits_memory, mask_place, temporary_mask};
 pub use eintr::gives_eintr_by_itself;
 pub use names::name;
 pub use native::{NativeRule, natives};

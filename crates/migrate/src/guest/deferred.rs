@@ -33,6 +33,8 @@ pub(super) struct Deferred {
     pub urgent: bool,
     /// Most bytes that one call may add; 0: home judges all of them.
     pub most: u64,
+    /// Home judges all that comes: a leave of it that is still under way came too late.
+    at_home: bool,
     /// The lowest break that home is known to allow.
     pub lowest_break: u64,
     /// The break that home has when it has made all that it was told.
@@ -120,7 +122,9 @@ impl Guest {
             return Err(GuestError::Protocol("guards that make no sense, or too many".into()));
         }
         guards.iter().for_each(|&(start, end)| self.own.remove(start, end));
-        self.deferred.most = most;
+        if !self.deferred.at_home {
+            self.deferred.most = most;
+        }
         Ok(())
     }
 
@@ -356,16 +360,9 @@ impl Guest {
 
     /// A call that only home can judge: limits that change, memory that is locked from now on.
     pub(super) fn note_limits(&mut self, nr: u64, args: &[u64; 6]) {
-        let memory = |r: u64| [libc::RLIMIT_AS, libc::RLIMIT_DATA].contains(&(r as u32));
-        let ends = match nr as i64 {
-            libc::SYS_setrlimit => memory(args[0]),
-            libc::SYS_prlimit64 => memory(args[1]) && args[2] != 0,
-            libc::SYS_mlockall | libc::SYS_mlock | libc::SYS_mlock2 => true,
-            libc::SYS_mmap => args[3] & libc::MAP_LOCKED as u64 != 0,
-            _ => false,
-        };
-        if ends {
+        if pando_calls::limits_memory(nr, args) {
             self.deferred.most = 0;
+            self.deferred.at_home = true;
         }
     }
 

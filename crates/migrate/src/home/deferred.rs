@@ -40,12 +40,6 @@ fn sysctl(name: &str) -> Option<u64> {
     std::fs::read_to_string(format!("/proc/sys/vm/{name}")).ok()?.trim().parse().ok()
 }
 
-/// A call after which another answer to the question above may be due.
-fn changes_limits(nr: u64) -> bool {
-    let locks = [libc::SYS_mlock, libc::SYS_mlock2, libc::SYS_mlockall];
-    [libc::SYS_setrlimit, libc::SYS_prlimit64].contains(&(nr as i64)) || locks.contains(&(nr as i64))
-}
-
 /// The call as home makes it; None: no honest node would have made it.
 fn wanted(c: &MapCall, hole: u64) -> Option<Call> {
     let (start, end) = c.range();
@@ -102,7 +96,8 @@ impl Deputy {
     fn memory_here(&mut self) -> u64 {
         let strict = sysctl("overcommit_memory").is_none_or(|mode| mode == 2);
         let few = sysctl("max_map_count").is_none_or(|count| count < MAX_MAP_COUNT);
-        let changing = self.threads.iter().filter_map(|t| t.flight.as_ref()).any(|f| changes_limits(f.nr));
+        let changing =
+            self.threads.iter().filter_map(|t| t.flight.as_ref()).any(|f| pando_calls::limits_memory(f.nr, &f.args));
         self.map_at_home = strict || few || changing || !is_unlimited(self.pid);
         if self.map_at_home { 0 } else { procfs::machine_memory() / PART }
     }

@@ -1,6 +1,6 @@
-// suite: flags -pthread
 /* A signal ends the wait that its thread is in, with EINTR, whenever it comes: it is not just handled and the wait made again. A signal
  * may come before its thread waits, when the machine is very slow; that is seen by the time, and may happen to one in fifty. */
+// suite: flags -pthread
 #include "suite.h"
 #include <poll.h>
 #include <pthread.h>
