@@ -1,17 +1,14 @@
 //! Groups of ranks that a job's ranks have started (MPI_Comm_spawn): each has a tree over the job's nodes, whose head is here, beside the job's.
 
 use super::head::{manager_of, note};
-use super::{enter, part};
+use super::part;
 use crate::daemon::Node;
-use pando_launch::{Act, Bid, Down, Head, Manager, Order, Tell, Up, Used, Word};
+use pando_launch::{Act, Bid, Head, Manager, Order, Tell, Up, Used, Word};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, channel, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::sleep_until;
-
-/// Messages that have been read and not been heeded.
-const WAITING: usize = 256;
 
 /// What comes from a group.
 pub enum Heard {
@@ -83,21 +80,17 @@ async fn run(
     tell: &(impl Fn(Heard) + Sync),
 ) {
     let word = |word| tell(Heard::Word(word));
-    let Some(entry) = enter(node, &order, 0) else {
-        let why = "this node has a job with that number".into();
-        return [Tell::No(why), Tell::Over].into_iter().for_each(|said| word(Word::Tell(said)));
+    let mut tree = match part::first(node, &order) {
+        Ok(tree) => tree,
+        Err(why) => return [Tell::No(why), Tell::Over].into_iter().for_each(|said| word(Word::Tell(said))),
     };
-    let (downs, from_head) = channel::<Down>(WAITING);
-    let (ups, mut from_tree) = unbounded_channel::<Up>();
-    let (mine, theirs) = (node.clone(), order.clone());
-    let runs = tokio::spawn(async move { part::run(&mine, theirs, 0, entry, (from_head, ups)).await });
     let mut head = Head::new(order.clone(), false, grace_ms);
     let (begun, mut has_job) = (Instant::now(), true);
     let now = || begun.elapsed().as_millis() as u64;
     while !head.is_over() {
         let due = head.due().map(|at| begun + Duration::from_millis(at));
         let acts = tokio::select! {
-            Some(up) = from_tree.recv() => {
+            Some(up) = tree.ups.recv() => {
                 note(node, &order, &up);
                 if let Up::Used(used) = &up {
                     tell(Heard::Used(used.clone()));
@@ -116,7 +109,7 @@ async fn run(
         };
         for act in acts {
             match act {
-                Act::Down(down) => _ = downs.send(down).await,
+                Act::Down(down) => _ = tree.downs.send(down).await,
                 Act::Tell(Tell::Over) => {}
                 Act::Tell(said) => word(Word::Tell(said)),
                 Act::Wish(asker, wish) => word(Word::Wish(asker, wish)),
@@ -125,7 +118,7 @@ async fn run(
             }
         }
     }
-    let _ = runs.await;
+    let _ = tree.runs.await;
     // Nothing of it is here when that is told.
     word(Word::Tell(Tell::Over));
 }

@@ -3,8 +3,8 @@
 use super::group::{Groups, Heard};
 use super::link::{End, Said, next, talk};
 use super::member::DRAINED;
+use super::part::{self, First};
 use super::steps::{self, Lease, Tally};
-use super::{enter, part};
 use crate::audit::Entry as Audited;
 use crate::daemon::Node;
 use crate::gang::{self, About, Came};
@@ -21,7 +21,7 @@ use axum::http::header::{CONNECTION, UPGRADE};
 use axum::response::{IntoResponse, Response};
 use hyper_util::rt::TokioIo;
 use pando_launch::{
-    Act, Ask, Candidate, Down, Frames, Head, Manager, Mpi, Order, Request, STEP, Share, Tell, Turns, Up, plan,
+    Act, Ask, Candidate, Frames, Head, Manager, Mpi, Order, Request, STEP, Share, Tell, Turns, Up, plan,
 };
 use std::collections::VecDeque;
 use std::io;
@@ -103,12 +103,17 @@ where
                 Turns::No => Ok(None),
                 _ => turns(node, &request, caller, &without, &mut user).await,
             };
-            let made = turns.and_then(|turns| Ok((order(node, &request, caller, &without, turns.as_ref())?, turns)));
+            let made = turns.and_then(|turns| {
+                // Two that begin at once see each other's ranks.
+                let _alone = node.jobs.placing();
+                let order = Arc::new(order(node, &request, caller, &without, turns.as_ref())?);
+                Ok((part::first(node, &order)?, order, turns))
+            });
             match made {
-                Ok((order, _turns)) => {
+                Ok((tree, order, _turns)) => {
                     audit(node, &request, caller, Ok(order.job));
                     let last = attempt == ATTEMPTS || !request.among.is_empty();
-                    match run(node, Arc::new(order), &request, &mut user, last).await {
+                    match run(node, (order, tree), &request, &mut user, last).await {
                         Some(unreachable) => without.push(unreachable),
                         None => break,
                     }
@@ -367,15 +372,13 @@ pub fn manager_of(node: &Node, job: u64) -> Manager {
 }
 
 /// Runs it to its end. A node that could not be reached, if all can begin anew without it.
-async fn run(node: &Arc<Node>, order: Arc<Order>, request: &Request, user: &mut User, last: bool) -> Option<String> {
-    let Some(entry) = enter(node, &order, 0) else {
-        user.tell(Tell::No("this node has a job with that number".into()));
-        return None;
-    };
-    let (downs, from_head) = channel::<Down>(WAITING);
-    let (ups, mut from_tree) = unbounded_channel::<Up>();
-    let (mine, theirs) = (node.clone(), order.clone());
-    let runs = tokio::spawn(async move { part::run(&mine, theirs, 0, entry, (from_head, ups)).await });
+async fn run(
+    node: &Arc<Node>,
+    (order, mut tree): (Arc<Order>, First),
+    request: &Request,
+    user: &mut User,
+    last: bool,
+) -> Option<String> {
     let mut head = Head::new(order.clone(), request.kill_on_bad, request.grace_ms)
         .limited(request.time_ms.filter(|_| !request.pool));
     let mut groups = Groups::new(node, request.grace_ms);
@@ -385,7 +388,7 @@ async fn run(node: &Arc<Node>, order: Arc<Order>, request: &Request, user: &mut 
     while !head.is_over() {
         let due = head.due().map(|at| begun + Duration::from_millis(at));
         let acts = tokio::select! {
-            Some(up) = from_tree.recv() => {
+            Some(up) = tree.ups.recv() => {
                 note(node, &order, &up);
                 tally.as_mut().into_iter().for_each(|tally| tally.up(&order, &up));
                 if let Some(place) = not_there(&up).filter(|_| early && !last && !user.sends && user.tell.is_some()) {
@@ -412,7 +415,7 @@ async fn run(node: &Arc<Node>, order: Arc<Order>, request: &Request, user: &mut 
         };
         for act in acts {
             match act {
-                Act::Down(down) => _ = downs.send(down).await,
+                Act::Down(down) => _ = tree.downs.send(down).await,
                 Act::Tell(Tell::No(_) | Tell::Over) if unreachable.is_some() => {}
                 Act::Tell(said) => {
                     if said == Tell::Over
@@ -431,7 +434,7 @@ async fn run(node: &Arc<Node>, order: Arc<Order>, request: &Request, user: &mut 
             }
         }
     }
-    let _ = runs.await;
+    let _ = tree.runs.await;
     unreachable
 }
 

@@ -60,6 +60,7 @@ pub struct Jobs {
     mark: String,
     /// See [`steps::lease`].
     own: Mutex<steps::Own>,
+    placing: Mutex<()>,
     /// See [`steps::open`].
     open: Mutex<steps::Open>,
     /// Users that were looked up, and when: it takes longer than to start a rank.
@@ -189,6 +190,7 @@ impl Jobs {
                 outside: BTreeMap::new(),
             }),
             own: Mutex::default(),
+            placing: Mutex::default(),
             open: Mutex::default(),
             outside_changed: Notify::new(),
             file,
@@ -210,6 +212,11 @@ impl Jobs {
     pub(crate) fn known_user(&self, name: &str) -> Option<Option<Identity>> {
         let users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         users.get(name).filter(|(when, _)| when.elapsed() < KNOWN_FOR).map(|(_, found)| found.clone())
+    }
+
+    /// Held from the choice of a job's nodes until the job is known here.
+    fn placing(&self) -> MutexGuard<'_, ()> {
+        self.placing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn own(&self) -> MutexGuard<'_, steps::Own> {

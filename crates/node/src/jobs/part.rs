@@ -3,7 +3,7 @@
 use super::goods::{Goods, News};
 use super::link::{Close, End, Said, answers, in_words, talk};
 use super::spare::{self, Spares};
-use super::{Entry, sweep};
+use super::{Entry, enter, sweep};
 use crate::daemon::Node;
 use crate::launcher::LAUNCHER;
 use crate::peers;
@@ -21,7 +21,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, UnixStream};
-use tokio::sync::mpsc::{Receiver, Sender, UnboundedSender, channel, unbounded_channel};
+use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender, channel, unbounded_channel};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::client::TlsStream;
 
@@ -75,6 +76,23 @@ struct Driver {
     gives_up: Option<Instant>,
     /// The job is known here, and has its CPUs.
     entry: Option<Entry>,
+}
+
+/// The part of a job's first node, for its head there.
+pub struct First {
+    pub downs: Sender<Down>,
+    pub ups: UnboundedReceiver<Up>,
+    pub runs: JoinHandle<()>,
+}
+
+/// Begins it. The job is known here when this returns; the error is for people.
+pub fn first(node: &Arc<Node>, order: &Arc<Order>) -> Result<First, String> {
+    let entry = enter(node, order, 0).ok_or("this node has a job with that number")?;
+    let (downs, from_head) = channel::<Down>(WAITING);
+    let (to_head, ups) = unbounded_channel::<Up>();
+    let (node, order) = (node.clone(), order.clone());
+    let runs = tokio::spawn(async move { run(&node, order, 0, entry, (from_head, to_head)).await });
+    Ok(First { downs, ups, runs })
 }
 
 /// Runs it to its end. `parent`: what it says, closed when it is lost, and what it is told.
