@@ -46,6 +46,8 @@ const LAST_WORDS: Duration = Duration::from_millis(100);
 const LOCKED_WITHIN: Duration = Duration::from_secs(1);
 /// So long after its start it knows the others, and rests if there is nothing to do.
 const STARTED: Duration = Duration::from_secs(30);
+/// Whatever work there was, so often its code is given back: what goes on comes back by some hundred minor faults, a millisecond of CPU.
+const RESTS: Duration = Duration::from_secs(600);
 
 /// Why a daemon did not start.
 #[derive(Debug, thiserror::Error)]
@@ -343,11 +345,14 @@ async fn live(place: Place, mut config: Config) -> Result<(), DaemonError> {
     Ok(())
 }
 
-/// What only its start needed goes out of its memory.
+/// Code that only its start needed, or some work since, goes out of its memory.
 async fn rest() {
     tokio::time::sleep(STARTED).await;
-    if let Err(e) = tokio::task::block_in_place(pando_kernel::resident::give_back_code) {
-        tracing::debug!("code that only the start needed stays in memory: {e}");
+    loop {
+        if let Err(e) = tokio::task::block_in_place(pando_kernel::resident::give_back_code) {
+            return tracing::debug!("code that is not needed stays in memory: {e}");
+        }
+        tokio::time::sleep(RESTS).await;
     }
 }
 

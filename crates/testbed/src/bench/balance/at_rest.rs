@@ -8,8 +8,8 @@ use sim::table::Table;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// After they have found each other.
-const SETTLING: Duration = Duration::from_secs(10);
+/// After they have found each other: a daemon gives back what only its start needed half a minute after that.
+const SETTLING: Duration = Duration::from_secs(40);
 /// Watched for so long.
 const WATCHED: Duration = Duration::from_secs(15);
 
