@@ -316,7 +316,7 @@ pub struct Event {
     /// The same moment as RFC 3339 writes it, in UTC.
     #[serde(default)]
     pub time: String,
-    /// `node`, `join`, `move` (it moved), `failed` (it did not), `still` (it waits for memory), `process` (it ended while it was away), `lost`, `refused`.
+    /// `node`, `join`, `move` (it moved), `failed` (it did not), `still` (it waits for memory), `memory` (the kernel ended some for want of it), `process` (it ended while it was away), `lost`, `refused`.
     pub kind: String,
     /// The sentence.
     pub text: String,
