@@ -4,6 +4,7 @@ use super::birth::{is_process, is_thread};
 use super::fork::Birth;
 use super::memory::View;
 use super::thread::State;
+use super::waits::Due;
 use super::{Answered, Deputy, Flight, HomeError, Result, at};
 use crate::channel::ChannelError;
 use crate::layout::HOLE_BYTES;
@@ -90,7 +91,8 @@ impl Deputy {
             Birth { context: *context, xstate, left: Vec::new(), claimed: Vec::new(), mask }
         });
         let birth = birth.filter(|_| nr == libc::SYS_clone as u64 && is_process(args[0])).map(Box::new);
-        let flight = Flight { birth, ..Flight::new(seq, nr, args, outputs_max, done_before) };
+        let (due, again) = self.due_of_call(tid, nr, &args, resumes);
+        let flight = Flight { birth, due, again, ..Flight::new(seq, nr, args, outputs_max, done_before) };
         self.threads[tid].flight = Some(flight);
         self.begin(tid)
     }
@@ -151,12 +153,13 @@ impl Deputy {
                     birth.mask = at("mask", thread.tracee.signal_mask())?;
                     at("mask", thread.tracee.set_signal_mask(inject::QUIET))?;
                 }
+                let is_birth = flight.birth.is_some();
                 let wanted = match wanted.nr == libc::SYS_clone as u64 {
-                    true if flight.birth.is_none() => return self.bear(tid),
+                    true if !is_birth => return self.bear(tid),
                     true => Self::fork_call(wanted.args[0]),
-                    false => wanted,
+                    false => self.with_what_is_left(tid, wanted),
                 };
-                if thread.starved >= STARVED && flight.birth.is_none() {
+                if self.threads[tid].starved >= STARVED && !is_birth {
                     self.enter_under_fire(tid, &wanted)?;
                 } else {
                     self.run_in_deputy(tid, &wanted)?;
@@ -234,8 +237,7 @@ impl Deputy {
         let Some(mut flight) = self.threads[tid].flight.take() else { return Ok(()) };
         if flight.disturbed && ret == -i64::from(libc::EINTR) && pando_calls::gives_eintr_by_itself(flight.nr) {
             flight.disturbed = false;
-            restart::shorten(flight.nr, &mut flight.args, flight.since.elapsed());
-            flight.since = Instant::now();
+            flight.again = true;
             self.threads[tid].flight = Some(flight);
             return self.begin(tid);
         }
@@ -363,6 +365,8 @@ impl Deputy {
         let outputs = if flight.begun { self.outputs(tid, &flight, code) } else { Vec::new() };
         self.settle_kept(tid, &outputs);
         if self.returning {
+            let due = flight.due.map(|at| Due { nr: flight.nr, args: flight.args, at });
+            self.threads[tid].due = due;
             self.call_ended_at_home(tid, None, Some(code));
             return self.map_has_changed(tid);
         }
