@@ -93,8 +93,9 @@ impl Deputy {
         let birth = birth.filter(|_| nr == libc::SYS_clone as u64 && is_process(args[0])).map(Box::new);
         let (due, again) = self.due_of_call(tid, nr, &args, resumes);
         let flight = Flight { birth, due, again, ..Flight::new(seq, nr, args, outputs_max, done_before) };
-        self.threads[tid].flight = Some(flight);
-        self.begin(tid)
+        let at_home = self.cuts_its_map(nr, &args);
+        self.threads[tid].flight = Some(Flight { at_home, ..flight });
+        if at_home { self.cut_at_home() } else { self.begin(tid) }
     }
 
     /// What a guest may not have done: calls that never come from an honest one, and anything that touches our pages.
@@ -132,6 +133,7 @@ impl Deputy {
         match self.threads[tid].state {
             // It came with the last of its guest: it is made natively.
             State::Halted if self.returning && !self.released => self.call_never_made(tid),
+            State::Halted if self.threads[tid].flight.as_ref().is_some_and(|f| f.at_home) => Ok(()),
             State::Halted => {
                 self.grow_stack(tid)?;
                 let births = self.threads[tid].flight.as_ref().is_some_and(|f| f.birth.is_some());
@@ -273,11 +275,13 @@ impl Deputy {
         Ok(())
     }
 
-    /// Memory calls that waited for another one.
+    /// Memory calls that waited for another one, and calls that waited for the way home.
     pub(super) fn begin_waiting(&mut self) -> Result<()> {
+        let returning = self.returning;
         let waits = |t: &&super::thread::DeputyThread| {
-            let memory = |f: &Flight| !f.begun && matches!(pando_calls::class(f.nr, &f.args), Class::Memory);
-            t.state == State::Halted && t.flight.as_ref().is_some_and(memory)
+            let memory = |f: &Flight| matches!(pando_calls::class(f.nr, &f.args), Class::Memory);
+            let may = |f: &Flight| !f.begun && (memory(f) || f.at_home && returning);
+            t.state == State::Halted && t.flight.as_ref().is_some_and(may)
         };
         while self.changing_map.is_none() {
             let Some(next) = self.threads.iter().find(waits).map(|t| t.tracee.tid) else { break };

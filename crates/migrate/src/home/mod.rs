@@ -18,6 +18,7 @@ mod owners;
 mod release;
 mod resume;
 mod shared;
+mod shorter;
 mod signals;
 mod start;
 mod target;
@@ -105,6 +106,8 @@ pub(crate) struct Flight {
     /// When the limit of this wait ends (waits.rs), and whether part of that has been waited for before.
     pub due: Option<u64>,
     pub again: bool,
+    /// It waits until the process is home (shorter.rs).
+    pub at_home: bool,
     /// The place of the limit that it has been given instead of its own.
     pub place: Option<u64>,
     /// A signal that the program ignores came meanwhile: EINTR would be our doing.
@@ -118,9 +121,9 @@ pub(crate) struct Flight {
 impl Flight {
     /// One that has just come.
     fn new(seq: u64, nr: u64, args: [u64; 6], outputs_max: Vec<pando_calls::Range>, done_before: u64) -> Self {
-        let (begun, again, disturbed) = (false, false, false);
+        let (begun, again, at_home, disturbed) = (false, false, false, false);
         let (due, place, birth) = (None, None, None);
-        Flight { seq, nr, args, outputs_max, begun, due, again, place, disturbed, done_before, birth }
+        Flight { seq, nr, args, outputs_max, begun, due, again, at_home, place, disturbed, done_before, birth }
     }
 }
 
