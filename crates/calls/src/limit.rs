@@ -1,9 +1,7 @@
 //! Waits whose limit counts from their start on, and that begin it anew when they are made again after a stop.
 //!
-//! Not here: those whose end the kernel keeps (nanosleep, poll: restart blocks), and those that say when, not how long.
-
-/// io_pgetevents(2), which the libc crate does not know.
-const IO_PGETEVENTS: libc::c_long = 333;
+//! Not here: those whose end the kernel keeps (nanosleep, poll: restart blocks), those that say when, not how long, and io_getevents: nobody moves
+//! with an AIO context, which is memory shared with the kernel.
 
 /// Where such a call has its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +22,6 @@ pub fn limit(nr: u64, args: &[u64; 6]) -> Option<Limit> {
         libc::SYS_epoll_wait | libc::SYS_epoll_pwait => Limit::Argument(3),
         libc::SYS_rt_sigtimedwait => Limit::Read(2),
         libc::SYS_semtimedop | libc::SYS_epoll_pwait2 => Limit::Read(3),
-        libc::SYS_io_getevents | IO_PGETEVENTS => Limit::Read(4),
         libc::SYS_ppoll => Limit::Left(2),
         libc::SYS_pselect6 => Limit::Left(4),
         libc::SYS_select => Limit::LeftMicros(4),

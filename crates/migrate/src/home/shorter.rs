@@ -6,10 +6,12 @@
 use super::memory::View;
 use super::{Deputy, Result};
 use pando_calls::Memory;
-use pando_kernel::{page_ceil, procfs};
+use pando_kernel::page_ceil;
+use pando_kernel::procfs::{self, Mapping};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 /// PATH_MAX.
 const LONGEST_PATH: usize = 4096;
@@ -35,32 +37,40 @@ fn cut(nr: u64, a: &[u64; 6]) -> Option<Cut> {
 }
 
 impl Deputy {
-    /// Does this call take pages of a private mapping away? (Only of a file that it could cut short, and as the path leads there now.)
+    /// Does this call take pages of a private mapping away? A path leads there if it ends in the name by which the file was mapped.
     pub(super) fn cuts_its_map(&self, nr: u64, args: &[u64; 6]) -> bool {
-        let (file, size) = match cut(nr, args) {
-            None => return false,
-            Some(Cut::Descriptor(fd, size)) => (format!("/proc/{}/fd/{fd}", self.pid).into(), size),
-            Some(Cut::Path(from, at, size)) => match self.path_at(from, at) {
-                Some(path) => (path, size),
-                None => return false,
-            },
+        let Some(cut) = cut(nr, args) else { return false };
+        let mut maps = procfs::maps(self.pid).unwrap_or_default();
+        maps.retain(|m| !m.shared && m.inode != 0);
+        // A file is asked about only if it may be one of these: its server may be slow to answer, and we must not be.
+        let (file, size) = match cut {
+            Cut::Descriptor(fd, size) => {
+                let inode = procfs::descriptor(self.pid, fd).map(|d| d.inode).filter(|&inode| inode != 0);
+                maps.retain(|m| inode.is_none_or(|inode| m.inode == inode));
+                (format!("/proc/{}/fd/{fd}", self.pid).into(), size)
+            }
+            Cut::Path(from, at, size) => {
+                let Some(path) = self.path_at(from, at) else { return false };
+                maps.retain(|m| Path::new(m.name.trim_end_matches(" (deleted)")).file_name() == path.file_name());
+                (path, size)
+            }
         };
-        let Ok(file) = std::fs::metadata(file) else { return false };
-        if !file.is_file() || file.size() <= size {
+        if maps.is_empty() {
             return false;
         }
+        let Ok(file) = std::fs::metadata(file) else { return false };
         let end = page_ceil(size);
-        let maps = procfs::maps(self.pid).unwrap_or_default();
         // The device is left out: some file systems show another one here than there.
-        maps.iter().any(|m| !m.shared && m.inode == file.ino() && m.offset + (m.end - m.start) > end)
+        let reaches = |m: &Mapping| m.inode == file.ino() && m.offset.saturating_add(m.end - m.start) > end;
+        file.is_file() && file.size() > size && maps.iter().any(reaches)
     }
 
     /// Where a path in the program's memory leads, seen from here.
-    fn path_at(&self, from: i32, at: u64) -> Option<std::path::PathBuf> {
+    fn path_at(&self, from: i32, at: u64) -> Option<PathBuf> {
         let mut text = Vec::new();
         while text.len() < LONGEST_PATH {
             // Page by page: the next one need not be there.
-            let place = at + text.len() as u64;
+            let place = at.saturating_add(text.len() as u64);
             let mut part = vec![0; PAGE - place as usize % PAGE];
             let got = View(&self.memory).read(place, &mut part);
             let end = part[..got].iter().position(|&b| b == 0);
@@ -72,7 +82,7 @@ impl Deputy {
                     (_, fd) => format!("fd/{fd}"),
                 };
                 let path = OsStr::from_bytes(text.strip_prefix(b"/").unwrap_or(&text));
-                return Some(std::path::Path::new(&format!("/proc/{}/{base}", self.pid)).join(path));
+                return Some(Path::new(&format!("/proc/{}/{base}", self.pid)).join(path));
             }
             if got < part.len() {
                 return None;
