@@ -418,6 +418,9 @@ pub struct Decisions {
     pub stays: Vec<Decision>,
 }
 
+/// Bytes of a reason for a drain.
+pub const LONGEST_REASON: usize = 256;
+
 /// `POST /v1/drain`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DrainRequest {
@@ -429,6 +432,16 @@ pub struct DrainRequest {
     /// Why, for others to see.
     #[serde(default)]
     pub reason: String,
+}
+
+impl DrainRequest {
+    /// An error, for people, if its reason is too long.
+    pub fn check(&self) -> Result<(), String> {
+        match self.reason.len() {
+            0..=LONGEST_REASON => Ok(()),
+            bytes => Err(format!("a reason has {LONGEST_REASON} bytes at most, and this one has {bytes}")),
+        }
+    }
 }
 
 /// That a node is drained.
