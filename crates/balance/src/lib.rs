@@ -30,6 +30,6 @@ pub use process::{Children, Process, Wish};
 pub use settings::Settings;
 pub use smooth::Smooth;
 pub use spread::{Move, Other, spread};
-pub use usher::{need, usher};
+pub use usher::{need, suspect, usher};
 pub use vector::{Standing, Vector};
 pub use why::{Stays, Why};

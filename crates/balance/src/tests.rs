@@ -2,7 +2,7 @@
 
 use crate::{
     Asked, Move, Other, Process, Promised, Refusal, Settings, Standing, Stays, Vector, Why, Wish, admit, need, place,
-    spread, usher,
+    spread, suspect, usher,
 };
 
 pub const GB: u64 = 1 << 30;
@@ -229,6 +229,19 @@ fn what_grows_is_sent_where_it_can_go_on_growing() {
         (0, 1),
         "of one that has just begun nobody knows that it takes nothing"
     );
+    // Two that have just begun do not meet where another place only seems to have more to do.
+    let mut two =
+        [begun(500), Process { pid: 2, ..begun(500) }].map(|p| Process { demand_milli: 300, resident: mb(20), ..p });
+    let places = |two: &[Process]| {
+        let busy = Other { load: Vector { runnable_milli: 1000, ..of_300("c", mb(280)).load }, ..of_300("c", 0) };
+        usher(("a", &here(mb(60))), 0, two, &mut [of_300("b", mb(280)), busy], &small)
+    };
+    let together: Vec<String> = places(&two).into_iter().map(|m| m.to).collect();
+    assert_eq!(together, ["b", "b"]);
+    suspect(&mut two, &here(mb(60)), &small);
+    assert_eq!(two.each_ref().map(|p| p.takes), [mb(100); 2]);
+    let apart: Vec<String> = places(&two).into_iter().map(|m| m.to).collect();
+    assert_eq!(apart, ["b", "c"]);
     let asked = Asked { needs: GB, demand_milli: 1000, has: Some(0.5), by_hand: false };
     let falls = Vector { free: room + GB / 2, falling: GB, ..node(0) };
     assert!(admit(&falls, &Promised::default(), &asked, &settings).is_err(), "those that are there grow, too");

@@ -52,6 +52,14 @@ fn may_leave(p: &Process, name: &str, settings: &Settings) -> bool {
     p.obstacle.is_none() && !bound && !arrives && p.resident >= 1 << 20
 }
 
+/// How much one that has just begun takes is not known yet; somebody takes what goes, and each of them may have its part in it. Without this two of
+/// them would be sent where there is room for one.
+pub fn suspect(processes: &mut [Process], here: &Vector, settings: &Settings) {
+    let takers = processes.iter().filter(|p| may_take(p, here, settings)).count() as u64;
+    let new = processes.iter_mut().filter(|p| p.takes == 0 && may_take(p, here, settings));
+    new.for_each(|p| p.takes = here.falling / takers.max(1));
+}
+
 /// Is it one of those that take the memory? How much one that has just begun takes is not known yet, and what is known comes late.
 fn may_take(p: &Process, here: &Vector, settings: &Settings) -> bool {
     let is_new = p.takes == 0 && p.here_ms < settings.residency_ms;

@@ -31,7 +31,7 @@ impl Shortage {
         let (more, name) = (self.more(), node.name());
         if more > 0 {
             let text = format!(
-                "node {name} ran out of memory, and the kernel ended {more} of its processes ({} MB are free now)",
+                "the kernel ended {more} processes at node {name} for want of memory ({} MB are free now)",
                 node.vector().free >> 20
             );
             node.events.say(Event {

@@ -349,6 +349,9 @@ fn decide(node: &Arc<Node>, here: &Vector, mut processes: Vec<Process>) {
         relief::give_back(node);
     }
     let mut chosen = Vec::new();
+    if short {
+        pando_balance::suspect(&mut processes, here, settings);
+    }
     let mut rest = processes.clone();
     if short {
         // What those that have left will give back nobody else has to leave for.
