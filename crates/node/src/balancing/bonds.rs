@@ -51,8 +51,8 @@ impl Bond {
 /// Of all guests.
 #[derive(Default)]
 pub(super) struct Bonds {
-    /// None: it has been asked, and has not answered.
-    all: BTreeMap<Key, (Instant, Option<Bond>)>,
+    /// When home was last asked; what it said last, if anything, and when.
+    all: BTreeMap<Key, (Instant, Option<(Instant, Bond)>)>,
 }
 
 impl Bonds {
@@ -64,11 +64,11 @@ impl Bonds {
         let mut asked = Vec::new();
         for p in guests {
             let known = self.all.get(&key(p));
-            if let Some((said, Some(bond))) = known {
+            if let Some((_, Some((said, bond)))) = known {
                 bond.hold(p, *said);
             }
             if known.is_none_or(|(when, _)| when.elapsed() >= HOLDS) && asked.len() < MOST.0 {
-                let last = known.and_then(|(_, bond)| bond.clone());
+                let last = known.and_then(|(_, said)| said.clone());
                 self.all.insert(key(p), (Instant::now(), last));
                 asked.push(key(p));
             }
@@ -89,7 +89,7 @@ pub(super) fn see(node: &Arc<Node>, processes: &mut [Process]) {
             let bond = serde_json::from_str::<Bond>(&text).ok().filter(Bond::is_sound);
             if let (Some(mut bond), Some(there)) = (bond, node.balancing.state().bonds.all.get_mut(&key)) {
                 bond.keeps = bond.keeps.map(|why| crate::owner::clean(&why));
-                *there = (Instant::now(), Some(bond));
+                there.1 = Some((Instant::now(), bond));
             }
         });
     }
@@ -135,7 +135,7 @@ mod tests {
             keeps: Some("so".into()),
             ..Bond::default()
         };
-        bonds.all.insert(key.clone(), (Instant::now(), Some(bond)));
+        bonds.all.insert(key.clone(), (Instant::now(), Some((Instant::now(), bond))));
         assert!(bonds.hold(&mut [&mut one]).is_empty());
         assert!(one.wish.nodes == Some(vec!["n2".into()]) && one.kept == Some("so".into()));
         assert!(one.left.as_ref().is_some_and(|(node, ago)| node == "n1" && *ago >= 5));
