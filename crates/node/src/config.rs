@@ -165,6 +165,10 @@ pub struct Fabric {
     pub multicast: String,
     /// Bytes of a datagram; 0: as many as fit into a packet.
     pub datagram: u32,
+    /// The provider of libfabric that carries what is large; `off`: none.
+    pub libfabric: String,
+    /// The library.
+    pub libfabric_file: String,
 }
 
 /// `[jobs]`: parallel jobs that begin at other nodes.
@@ -337,7 +341,9 @@ impl Default for Membership {
 impl Default for Fabric {
     fn default() -> Self {
         let multicast = DEFAULT_GROUP.to_owned();
-        Fabric { lost_after_ms: 5_000, arity: 4, regions_mb: 0, strobe_ms: 1000, multicast, datagram: 0 }
+        let (libfabric, libfabric_file) = ("off".into(), "libfabric.so.1".into());
+        let (lost_after_ms, arity, regions_mb, strobe_ms, datagram) = (5_000, 4, 0, 1000, 0);
+        Fabric { lost_after_ms, arity, regions_mb, strobe_ms, multicast, datagram, libfabric, libfabric_file }
     }
 }
 
@@ -555,6 +561,8 @@ mod tests {
             ("listen = \"7117\"", ["listen = \"7117\"", "ADDRESS:PORT"]),
             ("listen = \"0.0.0.0:99999\"", ["listen = \"0.0.0.0:99999\"", "ADDRESS:PORT"]),
             ("[fabric]\nmulticast = \"10.0.0.1:7118\"", ["multicast = \"10.0.0.1:7118\"", "\"off\""]),
+            ("[fabric]\nlibfabric = \"\"", ["[fabric] libfabric = \"\"", "\"off\""]),
+            ("[fabric]\nlibfabric_file = \"lib/x.so\"", ["libfabric_file = \"lib/x.so\"", "from /"]),
             ("[fabric]\ndatagram = 70000", ["[fabric] datagram = 70000", "from 576 to 60000"]),
             ("advertise = \"203.0.113.7\"", ["advertise = \"203.0.113.7\"", "ADDRESS:PORT"]),
             ("advertise = \"203.0.113.7:0\"", ["advertise = \"203.0.113.7:0\"", "ADDRESS:PORT"]),

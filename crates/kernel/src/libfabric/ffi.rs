@@ -193,8 +193,7 @@ pub struct DomainCalls {
 #[repr(C)]
 pub struct TableCalls {
     pub size: usize,
-    pub insert:
-        unsafe extern "C" fn(*mut Of<TableCalls>, *const c_void, usize, *mut u64, u64, *mut c_void) -> c_int,
+    pub insert: unsafe extern "C" fn(*mut Of<TableCalls>, *const c_void, usize, *mut u64, u64, *mut c_void) -> c_int,
 }
 
 /// The beginning of `struct fi_ops_cq`.

@@ -359,7 +359,10 @@ fn find(library: &Library, wanted: &Wanted) -> Result<*mut ffi::Info, String> {
         library.check(&what, got)?;
         if (*(*info).endpoint).longest_message < wanted.longest || (*(*info).endpoint).prefix > 0 {
             (library.free_info)(info);
-            return Err(format!("libfabric: provider {} takes no messages of {} bytes", wanted.provider, wanted.longest));
+            return Err(format!(
+                "libfabric: provider {} takes no messages of {} bytes",
+                wanted.provider, wanted.longest
+            ));
         }
         Ok(info)
     }
