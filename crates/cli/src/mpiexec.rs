@@ -173,7 +173,9 @@ fn several(words: VecDeque<OsString>, name: &str) -> Result<Vec<OsString>, Strin
     if std::env::var_os("PANDO_BATCH_RANKS").is_some() {
         out.push("--overcommit".into());
     }
+    let firsts: Vec<String> = programs.iter().map(|program| program.ranks[0].0.to_string()).collect();
     out.extend(["-n".into(), next.to_string().into(), "--becomes".into(), becomes]);
+    out.extend(["--firsts".into(), firsts.join(",").into()]);
     out.extend(command(&programs));
     Ok(out)
 }
@@ -339,7 +341,7 @@ mod tests {
     #[test]
     fn several_programs_are_one_job() {
         let text = called("mpiexec -l -n 1 ./a x : -n 2 -env A 1 -wdir /tmp b");
-        assert!(text.starts_with("pando run -l -n 3 --becomes ./a /bin/sh -c r=$PANDO_RANK"), "{text}");
+        assert!(text.starts_with("pando run -l -n 3 --becomes ./a --firsts 0,1 /bin/sh -c r=$PANDO_RANK"), "{text}");
         assert!(
             text.contains("-ge 1 ] && [ $r -le 2 ]; then")
                 && text.contains("export A='1'; cd '/tmp' || exit 125; exec 'b'"),

@@ -140,6 +140,14 @@ fn a_lower_job_goes_on_at_another_node_and_comes_home() {
     assert!(why.contains("its processes compute at n2"), "{why}");
     let nodes = ok(&mut cli(jobs.n1(), &jobs.dir, &["info", &low]));
     assert!(nodes.contains("where      its processes compute at n2"), "{nodes}");
+    // What it uses there is its own, and seen before its end.
+    let used = || {
+        let shown = ok(&mut cli(jobs.n1(), &jobs.dir, &["info", &low]));
+        let line = shown.lines().find_map(|line| line.strip_prefix("used ")?.split_once("CPU ")).map(|(_, rest)| rest);
+        line.and_then(|rest| rest.split('s').next()?.parse::<f64>().ok()).unwrap_or_default()
+    };
+    let before = used();
+    until("it uses CPU time at n2", || (used() > before + 0.5).then_some(()));
     // What begins later goes there, too.
     jobs.touch("late");
     jobs.all_at("n2", 3);

@@ -5,6 +5,8 @@ use crate::parcel::{Need, Parcel, check};
 use crate::spawn::{Program, Spawn};
 use serde::{Deserialize, Serialize};
 
+/// Most programs of a job, and ranks from which on it is another one (`several.rs` of the command allows half of that).
+const MOST_PARTS: u32 = 1 << 17;
 /// Most nodes of a job, most of its ranks, and bytes of a node's name.
 const MOST_NODES: usize = 1 << 15;
 const MOST_RANKS: u64 = 1 << 20;
@@ -44,6 +46,8 @@ pub struct Task {
     pub umask: u32,
     /// Resource limits: number (as the kernel has it), soft and hard.
     pub limits: Vec<(u32, u64, u64)>,
+    /// Its ranks become several programs: from which rank on they are which one. Empty: all are one. MPI's programs are told of it (MPI_APPNUM).
+    pub parts: Vec<(u32, u32)>,
 }
 
 /// Who gets standard input.
@@ -181,6 +185,9 @@ impl Order {
             let plain = space.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
             all((1..=LONGEST_SPACE).contains(&space.len()) && plain, "name for PMIx")?;
         }
+        let parts = &self.task.parts;
+        let ascend = parts.is_sorted_by(|a, b| a.0 < b.0) && parts.iter().all(|(_, program)| *program < MOST_PARTS);
+        all(ascend && parts.len() <= MOST_PARTS as usize, "what its ranks become")?;
         all(self.room.is_empty() || self.room.len() == self.nodes.len(), "room for ranks")?;
         if let Some(group) = &self.group {
             let spawn = Spawn { programs: group.programs.clone(), preput: group.preput.clone(), hosts: Vec::new() };
@@ -201,9 +208,13 @@ impl Order {
 
     /// Which of its programs a rank runs.
     pub fn program_of(&self, rank: u32) -> usize {
+        let Some(group) = &self.group else {
+            let parts = &self.task.parts;
+            let at = parts.partition_point(|(first, _)| *first <= rank).checked_sub(1);
+            return at.map_or(0, |at| parts[at].1 as usize);
+        };
         let mut after = 0_u32;
-        let programs = self.group.iter().flat_map(|group| &group.programs);
-        let ends = programs.map(|program| {
+        let ends = group.programs.iter().map(|program| {
             after = after.saturating_add(program.ranks);
             after
         });

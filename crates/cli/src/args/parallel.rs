@@ -172,6 +172,9 @@ pub struct ParallelOptions {
     /// What the ranks run, if they begin as something else.
     #[arg(long, value_name = "PROGRAM", hide = true)]
     pub becomes: Option<OsString>,
+    /// Which ranks are the first ones of a program, where they are several.
+    #[arg(long, value_name = "RANK", value_delimiter = ',', hide = true)]
+    pub firsts: Vec<u32>,
     /// A word of another launcher was said that changes nothing.
     #[arg(long, hide = true)]
     pub as_job: bool,

@@ -198,8 +198,8 @@ fn request(options: &RunOptions) -> Result<(Request, Sources), String> {
     let environment = environment(all, p.export.as_deref(), &more)?;
     let terminal = p.pty.then(terminal::size).transpose()?;
     let environment = if p.pty { terminal::with_kind(environment) } else { environment };
-    let (command, becomes) = command(options)?;
-    let task = task_of(&command, p.chdir.as_deref(), environment)?;
+    let (command, becomes, parts) = command(options)?;
+    let task = Task { parts, ..task_of(&command, p.chdir.as_deref(), environment)? };
     let stdin = p.input.unwrap_or(Stdin::Rank(0));
     let directory = PathBuf::from(OsStr::from_bytes(&task.directory));
     if let (Stdin::Rank(rank), Some(ranks)) = (stdin, p.ranks)
@@ -246,19 +246,20 @@ fn request(options: &RunOptions) -> Result<(Request, Sources), String> {
     Ok((request, sources))
 }
 
-/// What every rank begins with, and the program that it is, or the first of them becomes.
-fn command(options: &RunOptions) -> Result<(Vec<OsString>, OsString), String> {
+/// What every rank begins with, the program that it is, or the first of them becomes, and from which rank on it is which one.
+fn command(options: &RunOptions) -> Result<(Vec<OsString>, OsString, Vec<(u32, u32)>), String> {
     let p = &options.parallel;
     let first = options.command[0].clone();
     if !p.multi_prog {
-        return Ok((options.command.clone(), p.becomes.clone().unwrap_or(first)));
+        let parts = p.firsts.iter().copied().zip(0..).collect();
+        return Ok((options.command.clone(), p.becomes.clone().unwrap_or(first), parts));
     }
     let shown = first.to_string_lossy().into_owned();
     let in_words = |why: String| format!("--multi-prog {shown}: {why}");
     let text = std::fs::read_to_string(&first).map_err(|e| in_words(e.to_string()))?;
     let programs = several::read(&text, p.ranks.unwrap_or(1)).map_err(in_words)?;
     let becomes = programs.first().map_or(first, |program| program.words[0].clone());
-    Ok((several::command(&programs), becomes))
+    Ok((several::command(&programs), becomes, several::parts(&programs)))
 }
 
 /// The variable says it for all jobs here, as far as they fit: a batch job of a queue whose jobs share CPUs has it for its steps.
@@ -299,6 +300,7 @@ fn task_of(command: &[OsString], chdir: Option<&Path>, mut environment: Environm
         directory: bytes_of(directory.as_os_str()),
         umask: rank::umask(),
         limits: rank::limits(),
+        parts: Vec::new(),
     })
 }
 

@@ -96,6 +96,16 @@ pub fn command(programs: &[Program]) -> Vec<OsString> {
     vec!["/bin/sh".into(), "-c".into(), OsString::from_vec(script)]
 }
 
+/// From which rank on it is which program, as an order has it.
+pub fn parts(programs: &[Program]) -> Vec<(u32, u32)> {
+    let of = |(number, program): (usize, &Program)| -> Vec<(u32, u32)> {
+        program.ranks.iter().map(|(first, _)| (*first, number as u32)).collect()
+    };
+    let mut all: Vec<(u32, u32)> = programs.iter().enumerate().flat_map(of).collect();
+    all.sort_unstable();
+    all
+}
+
 /// `0,2-4`; `*` is all the others.
 fn ranks(text: &str, size: u32, taken: &[(u32, u32)]) -> Option<Vec<(u32, u32)>> {
     if text == "*" {
@@ -190,6 +200,7 @@ mod tests {
         let command = command(&read(text, 5).unwrap());
         let said: Vec<String> = (0..5).map(|rank| runs(&command, rank)).collect();
         assert_eq!(said[..4], ["first 0 a it's", "1:0", "%s|", "3:1"]);
+        assert_eq!(parts(&read(text, 5).unwrap()), [(0, 0), (1, 1), (2, 2), (3, 1), (4, 2)]);
         let other = Program {
             ranks: vec![(0, 0)],
             words: vec!["sh".into(), "-c".into(), "echo $A %t $PWD".into()],

@@ -44,7 +44,8 @@ impl Place {
         let bin = dir.join("bin");
         fs::create_dir_all(&bin).unwrap();
         let exe = lab.nodes[0].cli(&[]).get_program().to_owned();
-        for name in ["pando", "sbatch", "squeue", "scancel", "srun", "sacct", "sinfo", "salloc", "scontrol"] {
+        for name in ["pando", "sbatch", "squeue", "scancel", "srun", "sacct", "sinfo", "salloc", "scontrol", "mpiexec"]
+        {
             symlink(&exe, bin.join(name)).unwrap();
         }
         Place { dir, bin }

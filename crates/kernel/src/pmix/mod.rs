@@ -13,6 +13,7 @@ use called::{LISTENER, RUNS, SPACE};
 use ffi::{Library, Module};
 use info::{Infos, proc};
 pub use published::{Finder, Found};
+use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, OsStr, OsString, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -47,6 +48,8 @@ pub struct Job<'a> {
     pub hosts: &'a [Host<'a>],
     /// Which of them this is.
     pub here: usize,
+    /// Which of the job's programs each rank is.
+    pub programs: &'a [u32],
     /// Whose ranks these are.
     pub user: u32,
     /// Their main group.
@@ -218,7 +221,7 @@ fn describe(job: &Job) -> Infos {
     for key in ["pmix.univ.size", "pmix.job.size", "pmix.max.size", "pmix.app.size"] {
         all.number(key, size);
     }
-    all.number("pmix.job.napps", 1);
+    all.number("pmix.job.napps", job.programs.iter().max().map_or(1, |last| last + 1));
     all.number("pmix.num.nodes", job.hosts.len() as u32);
     all.number("pmix.local.size", here.ranks);
     all.number("pmix.node.size", here.ranks);
@@ -232,14 +235,19 @@ fn describe(job: &Job) -> Infos {
     all.text("pmix.nsdir", &directory);
     // What is in there is taken away when the job ends.
     all.flag("pmix.tdir.rmclean", true);
+    // Ranks of each program so far.
+    let mut places = BTreeMap::new();
     for (node, host) in job.hosts.iter().enumerate() {
         for local in 0..host.ranks {
             let rank = host.first + local;
             let mut one = Infos::default();
             one.rank("pmix.rank", rank);
             one.rank("pmix.grank", rank);
-            one.rank("pmix.apprank", rank);
-            one.number("pmix.appnum", 0);
+            let program = job.programs.get(rank as usize).copied().unwrap_or(0);
+            let place = places.entry(program).or_insert(0);
+            one.rank("pmix.apprank", *place);
+            *place += 1;
+            one.number("pmix.appnum", program);
             one.small("pmix.lrank", local as u16);
             one.small("pmix.nrank", local as u16);
             one.number("pmix.nodeid", node as u32);

@@ -58,7 +58,9 @@ impl Pmix {
         let hosts: Vec<Host> = shares.iter().map(|s| Host { name: &s.node, first: s.first, ranks: s.ranks }).collect();
         let (uid, gid) = user.unwrap_or_else(|| (effective_uid(), effective_gid()));
         let directory = &scratch.ranks;
-        let job = Job { space, number: order.job, hosts: &hosts, here, user: uid, group: gid, directory };
+        let programs: Vec<u32> = (0..order.size()).map(|rank| order.program_of(rank) as u32).collect();
+        let programs = &programs;
+        let job = Job { space, number: order.job, hosts: &hosts, here, programs, user: uid, group: gid, directory };
         let inside = Inside::default();
         let (known, tell) = (inside.clone(), tell.clone());
         // Who has finished may end at once: that is noted before it goes on, not when the main loop has time.

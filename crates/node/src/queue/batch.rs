@@ -456,8 +456,10 @@ pub async fn uses(node: &Node, keys: Vec<Key>) -> Vec<(Key, Usage)> {
 
 /// A helper says it.
 pub(super) fn used(node: &Node, key: &Key, usage: Usage) {
-    let asked = ward(node).inner().all.get_mut(key).map(|here| std::mem::take(&mut here.asked));
-    asked.into_iter().flatten().for_each(|asked| _ = asked.send(usage));
+    let mut inner = ward(node).inner();
+    let Some(here) = inner.all.get_mut(key) else { return };
+    let usage = Usage { cpu_ms: usage.cpu_ms + here.abroad.cpu_ms(), ..usage };
+    here.asked.drain(..).for_each(|asked| _ = asked.send(usage));
 }
 
 /// Does it run here?

@@ -63,6 +63,13 @@ pub(super) struct Abroad {
     over: bool,
 }
 
+impl Abroad {
+    /// What its processes have used elsewhere until now, as far as has been said: milliseconds of CPU time.
+    pub(super) fn cpu_ms(&self) -> u64 {
+        self.used.values().sum()
+    }
+}
+
 /// No second one sees to the same run as long as this is held.
 struct Busy {
     node: Arc<Node>,
