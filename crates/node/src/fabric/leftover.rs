@@ -1,4 +1,4 @@
-//! What a daemon that was killed leaves in shared memory: libfabric's provider shm has a file there of some megabytes, named as its endpoint, which
+//! What a daemon that has ended leaves in shared memory: libfabric's provider shm has a file there of some megabytes, named as its endpoint, which
 //! begins with the process. The next daemon with this state takes it away.
 
 use std::fs;

@@ -450,6 +450,3 @@ impl Thread {
         })
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -12,7 +12,6 @@ const MOST_PROVIDER: usize = 64;
 
 /// Where something can be sent beside a connection, by libfabric. Each is for one connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(bolero::TypeGenerator))]
 pub struct Ticket {
     /// Both ends need the same.
     pub provider: String,
