@@ -95,6 +95,8 @@ pub struct Process {
     pub wish: Wish,
     /// Nodes that don't take it, or where it is not to be beside another one ([`Wish::apart`]). Never its home, where it can always be.
     pub not: Vec<String>,
+    /// Why its home would not let it go, if it is a guest, but for want of memory and the like.
+    pub kept: Option<String>,
     /// Another one is here, from which it is to be apart, and which stays.
     pub crowded: bool,
 }

@@ -152,6 +152,9 @@ fn fixed(p: &Process, name: &str, settings: &Settings) -> Option<Stays> {
     if p.wish.max_moves.is_some_and(|most| p.moves >= most) {
         return Some(Stays::Wish("--max-moves"));
     }
+    if let Some(why) = &p.kept {
+        return Some(Stays::Kept(why.clone()));
+    }
     // In a crowd nobody gets much: to have waited for it counts, too.
     if p.cpu_ms < settings.min_cpu_ms && p.here_ms < settings.min_cpu_ms * WAITED {
         return Some(Stays::Young(settings.min_cpu_ms - p.cpu_ms));

@@ -84,6 +84,7 @@ fn who_is_young_has_just_come_idles_or_can_not_move_stays() {
     assert_eq!(stays(Process { here_ms: 1000, ..guest(1) }), Some(Stays::JustCame(2000)));
     assert_eq!(stays(Process { demand_milli: 100, ..process(1) }), Some(Stays::Idle));
     assert_eq!(stays(Process { obstacle: Some("x".into()), ..process(1) }), Some(Stays::Obstacle("x".into())));
+    assert_eq!(stays(Process { kept: Some("x".into()), ..guest(1) }), Some(Stays::Kept("x".into())));
 }
 
 #[test]
@@ -184,6 +185,10 @@ fn memory_is_ushered_before_the_node_swaps() {
     );
     let still = |coming| usher(("a", &short), coming, &all, &mut [other("c", node(5))], &settings).len();
     assert_eq!((still(300 << 20), still(500 << 20)), (1, 0), "for what comes back anyhow nobody has to leave");
+    // Who has come home to become another program may leave at once; a guest arrives first.
+    let came = |home: &str| Process { home: home.into(), moves: 1, here_ms: 100, ..sized(2, 700) };
+    let leaves = |p: Process| usher(("a", &short), 0, &[p], &mut [other("b", node(0))], &settings).len();
+    assert_eq!((leaves(came("a")), leaves(came("c"))), (1, 0));
     // Where only little fits, what fits goes, the largest first.
     let tight = Vector { free: keep + (150 << 20), ..node(0) };
     assert_eq!(moves(&mut [other("b", tight)]).iter().map(|m| m.process.1).collect::<Vec<_>>(), [3]);

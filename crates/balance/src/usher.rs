@@ -25,7 +25,7 @@ pub fn usher(
     let mut look = Look::default();
     let mut node = here.with_memory(-i64::try_from(coming).unwrap_or(i64::MAX));
     let mut lacks = need(&node, settings);
-    let mut left: Vec<&Process> = processes.iter().filter(|p| may_leave(p, settings)).collect();
+    let mut left: Vec<&Process> = processes.iter().filter(|p| may_leave(p, name, settings)).collect();
     left.sort_by_key(|p| p.resident);
     // Two that take memory are better apart, wherever.
     let takers: Vec<u32> = processes.iter().filter(|p| may_take(p, here, settings)).map(|p| p.pid).collect();
@@ -43,10 +43,11 @@ pub fn usher(
     look.moves
 }
 
-fn may_leave(p: &Process, settings: &Settings) -> bool {
+fn may_leave(p: &Process, name: &str, settings: &Settings) -> bool {
     let bound = p.wish.home_only || p.wish.no_move || p.wish.max_moves.is_some_and(|most| p.moves >= most);
-    // One that has just come is given the time to arrive.
-    let arrives = p.moves > 0 && p.here_ms < settings.residency_ms / 2;
+    // A guest that has just come is given the time to arrive. Who came home is there with all that it has; it may be another program by now
+    // (execve), which takes all that there is in less time than that.
+    let arrives = p.home != name && p.moves > 0 && p.here_ms < settings.residency_ms / 2;
     // What is smaller than this helps nobody.
     p.obstacle.is_none() && !bound && !arrives && p.resident >= 1 << 20
 }

@@ -38,6 +38,8 @@ pub enum Stays {
     Obstacle(String),
     /// Its user said so.
     Wish(&'static str),
+    /// Its home says why.
+    Kept(String),
     /// It has used too little CPU time yet: so many milliseconds more.
     Young(u64),
     /// It has just come: so many milliseconds more.
@@ -82,6 +84,7 @@ impl Display for Stays {
         match self {
             Stays::Obstacle(why) => write!(f, "it can't move: {why}"),
             Stays::Wish(what) => write!(f, "its user said {what}"),
+            Stays::Kept(why) => write!(f, "its home keeps it there: {why}"),
             Stays::Young(ms) => write!(f, "it has to use {ms} ms more of CPU time first"),
             Stays::JustCame(ms) => write!(f, "it has just come; it stays for {ms} ms at least"),
             Stays::Idle => write!(f, "it hardly computes"),

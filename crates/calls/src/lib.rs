@@ -18,6 +18,7 @@ mod class;
 mod eintr;
 mod family;
 mod item;
+mod limit;
 mod names;
 mod native;
 mod range;
@@ -25,6 +26,7 @@ mod walk;
 
 pub use class::{Class, class, clock_owner, cpu_clock, limits_memory, mask_place, temporary_mask};
 pub use eintr::gives_eintr_by_itself;
+pub use limit::{Limit, limit};
 pub use names::name;
 pub use native::{NativeRule, natives};
 pub use range::{MAX_LEN, MAX_RANGES, MAX_TOTAL, Range, TOP, clip};

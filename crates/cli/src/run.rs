@@ -79,7 +79,9 @@ pub fn run(client: &Client, mut options: RunOptions) -> i32 {
     if options.detach {
         print_pid(pid);
         let moved = place.map_or(Ok(()), |()| settle(client, pid, options.node.as_deref(), wish));
-        return moved.map_or_else(|text| complain(&text), |()| 0);
+        // It runs, wherever: whoever reads our status would start it once more.
+        let _ = moved.map_err(|text| complain(&text));
+        return 0;
     }
     let mover = place.map(|()| {
         let (client, node) = (client.clone(), options.node);
@@ -147,12 +149,21 @@ fn tell_loss(client: &Client, home: &str, pid: u32, begun: SystemTime) {
     let begun_ms = begun.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis()) as u64;
     // Earlier ones are about another process that had this number, maybe before this machine was started anew.
     let ours = |e: &&Event| e.pid == Some(pid) && e.home.as_deref() == Some(home) && e.time_ms >= begun_ms;
+    let lacked = |e: &&Event| e.kind == "memory" && e.from.as_deref() == Some(home) && e.time_ms >= begun_ms;
     while start.elapsed() < LAST_WORDS {
         let events: Result<Vec<Event>, _> = client.get("/v1/events");
         let Ok(events) = events else { return };
         let lost = events.iter().rev().find(|e| e.kind == "lost" && ours(e));
         if let Some(event) = lost {
             eprintln!("pando: {}; `pando events` has what happened before", event.text);
+            return;
+        }
+        // One that was at home is lost to nobody else.
+        if let Some(event) = events.iter().rev().find(lacked) {
+            eprintln!(
+                "pando: process {pid} was killed; {}: it may have been one of them (`pando run --memory SIZE` says before what it needs)",
+                event.text
+            );
             return;
         }
         std::thread::sleep(STEP * 10);

@@ -299,7 +299,10 @@ pub fn decisions(client: &Client, node: Option<&str>, json: bool) -> Done {
 
 /// `pando drain`.
 pub fn drain(client: &Client, node: Option<String>, undo: bool, reason: String) -> Done {
-    let done: DrainRequest = client.post("/v1/drain", &DrainRequest { node, on: !undo, reason }).map_err(said)?;
+    let wanted = DrainRequest { node, on: !undo, reason };
+    // A daemon does not read one that is much too long.
+    wanted.check()?;
+    let done: DrainRequest = client.post("/v1/drain", &wanted).map_err(said)?;
     let node = done.node.unwrap_or_default();
     match done.on {
         true => println!(

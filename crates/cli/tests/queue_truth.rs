@@ -118,6 +118,11 @@ fn a_drain_has_its_reason_also_after_a_restart() {
         shows(&place, &lab.nodes[0]);
     }
     let n1 = &lab.nodes[0];
+    let (code, why) = said(&mut place.called(n1, "pando", &["drain", "n2", "--reason", &"x".repeat(100_000)]));
+    assert!(code == 1 && why.contains("256 bytes at most, and this one has 100000"), "{why}");
+    let much = format!("reason={}", "x".repeat(100_000));
+    let (code, why) = said(&mut place.called(n1, "scontrol", &["update", "nodename=n2", "state=drain", &much]));
+    assert!(code == 1 && why.contains("256 bytes at most"), "{why}");
     ok(&mut place.called(n1, "pando", &["drain", "n2", "--reason", "another one"]));
     until("the other", || place.call(n1, &["sinfo", "-R", "-h"]).starts_with("another one").then_some(()));
     place.call(n1, &["scontrol", "update", "nodename=n2", "state=resume"]);

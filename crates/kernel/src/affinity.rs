@@ -21,10 +21,17 @@ pub fn only(cpu: usize) -> io::Result<()> {
     if cpu >= libc::CPU_SETSIZE as usize {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
-    // SAFETY: all zeroes are a set, an empty one, and `cpu` is inside it; the kernel reads the size that it is told.
+    these(&[cpu])
+}
+
+/// The same for several; those that can't be are left out. Async-signal-safe.
+pub fn these(cpus: &[usize]) -> io::Result<()> {
+    // SAFETY: all zeroes are a set, an empty one, and each CPU is inside it; the kernel reads the size that it is told.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu, &mut set);
+        for &cpu in cpus.iter().filter(|&&cpu| cpu < libc::CPU_SETSIZE as usize) {
+            libc::CPU_SET(cpu, &mut set);
+        }
         check(libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set).into()).map(drop)
     }
 }

@@ -3,6 +3,7 @@
 //! One facility, one module, one name. Almost all `unsafe` of the project lives here.
 
 pub mod affinity;
+pub mod asleep;
 pub mod beneath;
 pub mod cgroup;
 pub mod clock;

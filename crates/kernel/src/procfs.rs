@@ -193,6 +193,23 @@ pub fn disk_bytes(pid: i32) -> (u64, u64) {
     (of("read_bytes:"), of("write_bytes:"))
 }
 
+/// The call that a thread waits in (`/proc/PID/syscall`); none if it runs, or stands still outside of calls.
+pub fn system_call(tid: i32) -> Option<(u64, [u64; 6])> {
+    let text = fs::read_to_string(format!("/proc/{tid}/syscall")).ok()?;
+    let mut words = text.split_ascii_whitespace();
+    let nr = words.next()?.parse().ok()?;
+    let mut args = [0; 6];
+    for arg in &mut args {
+        *arg = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
+    }
+    Some((nr, args))
+}
+
+/// The CPU on which a thread ran last.
+pub fn last_cpu(tid: i32) -> Option<usize> {
+    stat_fields(tid).ok()?.get(36)?.parse().ok()
+}
+
 /// [`Stat::start_time`].
 pub fn start_time(pid: i32) -> io::Result<u64> {
     Ok(stat_fields(pid)?.get(19).and_then(|s| s.parse().ok()).unwrap_or(0))

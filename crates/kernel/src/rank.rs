@@ -260,6 +260,17 @@ pub fn collect_measured() -> Option<(i32, ExitStatus, Used)> {
     (pid > 0).then(|| (pid, ExitStatus::from_raw(status), Used::from(usage)))
 }
 
+/// Has this process children, or has had some whom it has not collected?
+pub fn has_children() -> bool {
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: siginfo_t is plain data for which all zeroes is a valid value; the pointer is to a live object of ours.
+    let done = unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        libc::waitid(libc::P_ALL, 0, &mut info, flags | libc::__WALL)
+    };
+    done == 0
+}
+
 /// This process's resource limits: number, soft, hard.
 pub fn limits() -> Vec<(u32, u64, u64)> {
     let one = |resource: u32| {

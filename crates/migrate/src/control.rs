@@ -89,6 +89,9 @@ pub struct DeputyOrder {
     /// File systems that other nodes have, too: name and directory (`[files] shared`).
     #[serde(default)]
     pub shared: Vec<(String, String)>,
+    /// What `Report::Waits` said of the process when it was last here.
+    #[serde(default)]
+    pub waits: Vec<KeptWait>,
     /// For tests: where files say in which phase to stand still (hold.rs).
     #[serde(default)]
     pub holds: Option<String>,
@@ -125,6 +128,19 @@ pub struct GuestOrder {
     /// For tests: where files say in which phase to stand still (hold.rs).
     #[serde(default)]
     pub holds: Option<String>,
+}
+
+/// A wait with a limit that a thread is in, at home: it has waited for a part of it before, elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptWait {
+    /// The thread.
+    pub tid: i32,
+    /// How often it had gone to sleep, this wait included: as long as that is so it is in this wait.
+    pub slept: u64,
+    /// The call.
+    pub nr: u64,
+    /// When the limit ends, nanoseconds of this machine's CLOCK_MONOTONIC.
+    pub due: u64,
 }
 
 /// One finished move, for `ps`, `explain`, the demo and the benchmark.
@@ -226,6 +242,13 @@ pub enum Report {
         pid: u32,
         /// The record, or the sentence that says why not and what to do.
         result: Result<MoveRecord, String>,
+    },
+    /// The process is home, and threads of it go on with these waits (deputy only). For the next order.
+    Waits {
+        /// As in `Hello`.
+        pid: u32,
+        /// See there.
+        waits: Vec<KeptWait>,
     },
     /// The helper is about to exit: nothing more comes. `outcome` is `home`, `refused`, `ended`, `lost` or `failed`.
     Done {

@@ -11,6 +11,10 @@ use pando_kernel::procfs::Mapping;
 pub const HOLE_BYTES: u64 = PAGE + TABLE_BYTES + PAGE;
 /// Bytes of a huge page.
 pub const HUGE: u64 = 2 << 20;
+/// Offset, behind the code, of limits that waits are given at home in place of the program's own: `LIMITS` of 16 bytes.
+pub const LIMIT_PLACES: u64 = 1024;
+/// How many.
+pub const LIMITS: u64 = 128;
 /// Offset of the table.
 pub const TABLE: u64 = PAGE;
 /// Offset of the scratch page.

@@ -4,7 +4,6 @@ use pando_kernel::memory::ProcessMemory;
 use pando_kernel::procfs;
 use pando_kernel::ptrace::Registers;
 use std::os::unix::fs::MetadataExt;
-use std::time::Duration;
 
 /// ERESTARTSYS: made again, unless a handler without SA_RESTART runs.
 pub const SYS: i64 = -512;
@@ -71,17 +70,6 @@ pub(crate) fn gives_the_same_again(pid: i32, nr: u64, args: &[u64; 6], result: i
     }
 }
 
-/// A wait that says EINTR at once, and begins again with what is left of its time. Only where the time is an argument: what a program has in
-/// memory is not ours to change, and the kernel keeps the others' ends by itself (restart blocks).
-pub fn shorten(nr: u64, args: &mut [u64; 6], elapsed: Duration) {
-    let waits = [libc::SYS_epoll_wait, libc::SYS_epoll_pwait].contains(&(nr as i64));
-    let limit = args[3] as i32;
-    if waits && limit > 0 {
-        let elapsed = i32::try_from(elapsed.as_millis()).unwrap_or(i32::MAX);
-        args[3] = u64::from(limit.saturating_sub(elapsed).max(0) as u32);
-    }
-}
-
 /// Has this result to do with a handler that is about to run? The restart code then: some calls say EINTR at once, which is what
 /// ERESTARTNOHAND becomes when the handler has run.
 pub fn broke_off(nr: u64, result: i64) -> Option<i64> {
@@ -99,25 +87,5 @@ pub fn leave_rseq(memory: &ProcessMemory, area: u64, r: &mut Registers) {
         && r.rip.wrapping_sub(start) < length
     {
         r.rip = abort;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_limits_get_shorter() {
-        let left = |nr: i64, limit: i32| {
-            let mut args = [1, 2, 3, limit as u64, 0, 0];
-            shorten(nr as u64, &mut args, Duration::from_millis(30));
-            assert_eq!(args[..3], [1, 2, 3]);
-            args[3] as i32
-        };
-        assert_eq!(left(libc::SYS_epoll_wait, 100), 70);
-        assert_eq!(left(libc::SYS_epoll_pwait, 20), 0);
-        assert_eq!(left(libc::SYS_epoll_wait, -1), -1);
-        assert_eq!(left(libc::SYS_epoll_wait, 0), 0);
-        assert_eq!(left(libc::SYS_recvfrom, 100), 100);
     }
 }

@@ -207,9 +207,6 @@ async fn decisions((State(node), ConnectInfo(caller)): Asked, Query(whose): Quer
     questions::told(&text).map(Json).map_err(broken)
 }
 
-/// Bytes of a reason.
-const LONGEST_REASON: usize = 256;
-
 async fn drain(
     State(node): State<Arc<Node>>,
     ConnectInfo(caller): ConnectInfo<Caller>,
@@ -223,9 +220,7 @@ async fn drain(
     if !allowed {
         return Err(Refused::Forbidden("only root and the node's own user may drain a node".into()));
     }
-    if request.reason.len() > LONGEST_REASON {
-        return Err(Refused::Conflict(format!("a reason has {LONGEST_REASON} bytes at most")));
-    }
+    request.check().map_err(Refused::Conflict)?;
     let (reason, by) = (clean(&request.reason), sys::user_name(caller.uid));
     let drain = Drain { reason, by, at: crate::events::now_ms() };
     let done = match which == node.name() {

@@ -19,6 +19,7 @@ use crate::peers::{self, Links};
 use crate::place::{Mode, Place};
 use crate::processes::Table;
 use crate::questions::Questions;
+use crate::shortage::Shortage;
 use crate::views::Event;
 use crate::writer::Writer;
 use crate::{api, door, fabric, gang, jobs, joining, notify, presence, queue, reports, speed, sys};
@@ -407,6 +408,7 @@ async fn tend(node: Arc<Node>, keeper: Arc<Mutex<Keeper>>) {
     let period = Duration::from_millis(node.config.load.every_ms);
     let speed = tokio::task::block_in_place(|| speed::of_this_machine(&node.config.load, &node.place.state));
     let mut meter = Meter::new(node.config.load.clone(), speed);
+    let mut shortage = Shortage::new(&node.config.load);
     let mut ticks = tokio::time::interval(period);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -418,6 +420,7 @@ async fn tend(node: Arc<Node>, keeper: Arc<Mutex<Keeper>>) {
             let guests = node.table().guests();
             let load = meter.measure(guests, node.balancing.come_and_gone(), &node.gangs.held());
             node.falling.store(meter.falling(), Ordering::Relaxed);
+            shortage.look(&node);
             Load { standing: standing(&node, &load), ..load }
         });
         *node.load.lock().unwrap_or_else(PoisonError::into_inner) = load;

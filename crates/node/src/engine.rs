@@ -1,7 +1,8 @@
 //! The helpers that are connected, and the requests that wait for what they do.
 
 use crate::processes::Key;
-use pando_migrate::control::{Command, MoveRecord};
+use pando_kernel::procfs;
+use pando_migrate::control::{Command, KeptWait, MoveRecord};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -48,6 +49,8 @@ pub struct Engine {
     contacts: Mutex<BTreeMap<u64, Contact>>,
     pending: Mutex<BTreeMap<u64, Pending>>,
     moving: Mutex<BTreeSet<u32>>,
+    /// By process, with its start time.
+    waits: Mutex<BTreeMap<u32, (u64, Vec<KeptWait>)>>,
     next: AtomicU64,
 }
 
@@ -75,6 +78,7 @@ impl Engine {
             contacts: Mutex::default(),
             pending: Mutex::default(),
             moving: Mutex::default(),
+            waits: Mutex::default(),
             next: AtomicU64::new(started_ms << 16),
         }
     }
@@ -89,6 +93,19 @@ impl Engine {
     /// Whether a request moves `pid` just now.
     pub fn is_moving(&self, pid: u32) -> bool {
         lock(&self.moving).contains(&pid)
+    }
+
+    /// A process has come home in the middle of these waits.
+    pub fn keep_waits(&self, pid: u32, start_time: u64, waits: Vec<KeptWait>) {
+        let mut all = lock(&self.waits);
+        all.retain(|pid, (start, _)| procfs::start_time(*pid as i32).is_ok_and(|s| s == *start));
+        all.insert(pid, (start_time, waits));
+    }
+
+    /// They are for its next move only.
+    pub fn take_waits(&self, pid: u32, start_time: u64) -> Vec<KeptWait> {
+        let kept = lock(&self.waits).remove(&pid);
+        kept.filter(|(start, _)| *start == start_time).map_or_else(Vec::new, |(_, waits)| waits)
     }
 
     /// A number for a request, and where its answer will come.

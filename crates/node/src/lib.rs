@@ -43,6 +43,7 @@ pub mod queue;
 mod reports;
 mod runnable;
 mod seats;
+mod shortage;
 mod speed;
 pub mod sys;
 pub mod views;

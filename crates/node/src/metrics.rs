@@ -21,7 +21,7 @@ type Level = Gauge<f64, AtomicU64>;
 /// What only counts up.
 #[derive(Default)]
 pub struct Counts {
-    /// By the first word of the reason, and whether it worked.
+    /// By what the reason is about, and whether it worked.
     moves: Mutex<BTreeMap<(String, bool), u64>>,
     /// Of membership and loads, sent to other nodes.
     messages: AtomicU64,
@@ -31,10 +31,15 @@ pub struct Counts {
 impl Counts {
     /// A move ended.
     pub fn moved(&self, reason: &str, worked: bool) {
-        let word = reason.split([':', ' ']).next().unwrap_or_default();
-        // Reasons are ours or a user's: their number has a limit.
-        let known = ["user", "run", "follows", "goes", "balance", "memory", "drain", "owner", "home", "it", "queue"];
-        let word = if known.contains(&word) { word } else { "other" };
+        let word = match reason.split([':', ' ']).next().unwrap_or_default() {
+            "follows" => "family",
+            "goes" => "return",
+            // What it did only home can do.
+            "it" => "program",
+            word @ ("user" | "run" | "balance" | "memory" | "drain" | "owner" | "home" | "queue" | "together") => word,
+            // Reasons are ours or a user's: their number has a limit.
+            _ => "other",
+        };
         *self.moves.lock().unwrap_or_else(PoisonError::into_inner).entry((word.to_owned(), worked)).or_default() += 1;
     }
 

@@ -208,6 +208,7 @@ async fn start_deputy(node: &Arc<Node>, wanted: &Wanted, request: u64) {
         reason: wanted.reason.clone(),
         limits: node.config.limits.clone(),
         shared: node.config.files.shared_directories(),
+        waits: node.engine.take_waits(wanted.pid, wanted.start_time),
         holds: node.holds(),
         release: node.config.test.release,
         whole_machine: node.config.test.whole_machine,

@@ -99,6 +99,7 @@ pub fn take(node: &Arc<Node>, peer: &str, number: u64, question: Question) {
                 Ok(String::new())
             }
             Question::Decisions => decided(&node),
+            Question::Keeps(pid) => balancing::bonds_of(&node, &peer, pid),
             Question::Fabric => fabric::about(&node),
             Question::Post(event) => fabric::post_here(&node, event).await.map(|()| String::new()),
             Question::TakeIn(life) => fabric::take_in(&node, &peer, life),

@@ -120,7 +120,7 @@ async fn meet(node: &Arc<Node>, lines: &mut Lines) -> Option<Helper> {
             Report::Done { pid, outcome, detail } => {
                 tracing::info!("engine: process {pid}: {outcome}: {}", clean(&detail));
             }
-            Report::State { .. } => tracing::warn!("engine: a state before hello"),
+            Report::State { .. } | Report::Waits { .. } => tracing::warn!("engine: a state before hello"),
         }
     }
 }
@@ -170,6 +170,10 @@ fn heed(node: &Arc<Node>, helper: &Helper, report: Report) -> bool {
             }
         }
         Report::MoveDone { request, result, .. } => move_done(node, key, request, result),
+        Report::Waits { waits, .. } => {
+            let started = Facts::read(key.1).map_or(0, |f| f.start_time);
+            node.engine.keep_waits(key.1, started, waits);
+        }
         Report::Done { outcome, detail, .. } => {
             let kind = if outcome == "lost" { "lost" } else { "process" };
             let uid = node.table().get(key).map(|k| k.view.uid);

@@ -342,7 +342,7 @@ pub struct Event {
     /// The same moment as RFC 3339 writes it, in UTC.
     #[serde(default)]
     pub time: String,
-    /// `node`, `join`, `move` (it moved), `failed` (it did not), `still` (it waits for memory), `process` (it ended while it was away), `lost`, `refused`.
+    /// `node`, `join`, `move` (it moved), `failed` (it did not), `still` (it waits for memory), `memory` (the kernel ended some for want of it), `process` (it ended while it was away), `lost`, `refused`.
     pub kind: String,
     /// The sentence.
     pub text: String,
@@ -444,6 +444,9 @@ pub struct Decisions {
     pub stays: Vec<Decision>,
 }
 
+/// Bytes of a reason for a drain.
+pub const LONGEST_REASON: usize = 256;
+
 /// `POST /v1/drain`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DrainRequest {
@@ -455,6 +458,16 @@ pub struct DrainRequest {
     /// Why, for others to see.
     #[serde(default)]
     pub reason: String,
+}
+
+impl DrainRequest {
+    /// An error, for people, if its reason is too long.
+    pub fn check(&self) -> Result<(), String> {
+        match self.reason.len() {
+            0..=LONGEST_REASON => Ok(()),
+            bytes => Err(format!("a reason has {LONGEST_REASON} bytes at most, and this one has {bytes}")),
+        }
+    }
 }
 
 /// That a node is drained.

@@ -252,6 +252,13 @@ impl Queue {
 
     fn acceptable(&self, spec: &mut Spec) -> Result<(), String> {
         spec.check()?;
+        let (tasks, most) = (spec.array.as_ref().map_or(0, |array| array.tasks.len()), self.settings.array_most);
+        if tasks > most.into() {
+            // Scripts look for Slurm's words.
+            return Err(format!(
+                "Invalid job array specification: this one has {tasks} tasks, and the queue takes arrays of {most} at most ([queue.rules] array_most)"
+            ));
+        }
         let user = &spec.user;
         let (all, own) = (self.book.of_user.values().sum::<usize>(), self.book.of_user.get(user).copied().unwrap_or(0));
         if all >= self.settings.jobs_most || own >= self.settings.jobs_each {

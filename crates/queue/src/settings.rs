@@ -42,6 +42,8 @@ pub struct Settings {
     pub jobs_each: usize,
     /// See above.
     pub jobs_most: usize,
+    /// Tasks of one array.
+    pub array_most: u32,
     /// What ended is remembered for so long, milliseconds, and so many of them; longer where a waiting job depends on it.
     pub keep_ms: u64,
     /// See above.
@@ -78,6 +80,7 @@ impl Default for Settings {
             oldest_ms: 7 * DAY,
             jobs_each: 20_000,
             jobs_most: 100_000,
+            array_most: 100_000,
             keep_ms: 5 * MINUTE,
             keep_most: 10_000,
             starts_at_once: 2_000,

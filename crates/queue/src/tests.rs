@@ -177,6 +177,15 @@ fn limits_deadlines_and_begins() {
 }
 
 #[test]
+fn an_array_of_more_tasks_than_the_administrator_wants_is_refused() {
+    let mut story = Story::new(Settings { array_most: 5, ..Settings::default() }, &[8]);
+    let array = |text: &str| Box::new(Spec { array: Some(array::Array::read(text).unwrap()), ..ranks(1) });
+    let why = story.refused(Input::Submit(array("0-10:2")));
+    assert!(why.starts_with("Invalid job array specification: this one has 6 tasks") && why.contains("array_most"));
+    assert_eq!(story.submit(*array("1000-1004")), 1);
+}
+
+#[test]
 fn arrays_are_one_record_until_they_start() {
     let mut story = Story::new(Settings::default(), &[8]);
     let array = |text: &str| Some(array::Array::read(text).unwrap());

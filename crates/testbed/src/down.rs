@@ -4,6 +4,7 @@ use crate::error::{Context, Error, Result};
 use crate::place::{Plan, base, check_name, trusted_base};
 use crate::processes::{self, Process};
 use crate::{cgroup, sys};
+use pando_kernel::job_group;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -88,6 +89,11 @@ fn remove(plan: Option<&Plan>, dir: &Path) -> Result<()> {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+    for node in plan.map(Plan::nodes).unwrap_or_default() {
+        let state = dir.join(node).join("state");
+        // Helpers of batch jobs that were ended had no time for it.
+        job_group::of_node(&state).iter().for_each(|group| _ = group.remove());
     }
     if let Some(scratch) = plan.and_then(|p| p.scratch.as_deref()) {
         or_gone(std::fs::remove_dir_all(scratch)).at("remove", scratch)?;

@@ -141,6 +141,8 @@ pub enum Question {
     },
     /// What did you decide of late? An administrator at the asking node wants to know.
     Decisions,
+    /// A process of yours, with this pid, is a guest here: where may it go, and what keeps it here?
+    Keeps(u32),
     /// Which view of the fabric do you know?
     Fabric,
     /// Take me into it: this is my life's number.
@@ -230,7 +232,8 @@ impl Message {
                 within("bytes of a reason", reason.len() + by.len(), MAX_TEXT)
             }
             Message::Ask {
-                question: Question::Decisions | Question::Fabric | Question::TakeIn(_) | Question::Queue,
+                question:
+                    Question::Decisions | Question::Keeps(_) | Question::Fabric | Question::TakeIn(_) | Question::Queue,
                 ..
             } => Ok(()),
             Message::Ask { question: Question::Post(event), .. } => within("bytes of an event", event.len(), MAX_TEXT),

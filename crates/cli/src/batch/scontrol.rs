@@ -93,6 +93,7 @@ fn update_node(client: &Client, words: &[&str]) -> Ended {
     let on = on.ok_or("say State=DRAIN or State=RESUME")?;
     for node in names {
         let what = DrainRequest { node: Some(node), on, reason: reason.clone() };
+        what.check()?;
         let _: DrainRequest = client.post("/v1/drain", &what).map_err(super::said)?;
     }
     Ok(0)

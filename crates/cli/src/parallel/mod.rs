@@ -198,7 +198,7 @@ fn request(options: &RunOptions) -> Result<(Request, Sources), String> {
     let environment = environment(all, p.export.as_deref(), &more)?;
     let terminal = p.pty.then(terminal::size).transpose()?;
     let environment = if p.pty { terminal::with_kind(environment) } else { environment };
-    let (command, becomes, parts) = command(options)?;
+    let Begins { command, becomes, parts } = begins(options)?;
     let task = Task { parts, ..task_of(&command, p.chdir.as_deref(), environment)? };
     let stdin = p.input.unwrap_or(Stdin::Rank(0));
     let directory = PathBuf::from(OsStr::from_bytes(&task.directory));
@@ -246,20 +246,29 @@ fn request(options: &RunOptions) -> Result<(Request, Sources), String> {
     Ok((request, sources))
 }
 
-/// What every rank begins with, the program that it is, or the first of them becomes, and from which rank on it is which one.
-fn command(options: &RunOptions) -> Result<(Vec<OsString>, OsString, Vec<(u32, u32)>), String> {
+/// What ranks begin with, and become.
+struct Begins {
+    /// What every one begins with.
+    command: Vec<OsString>,
+    /// The program that it is, or the first of them becomes.
+    becomes: OsString,
+    /// From which rank on it is which program, if there are several.
+    parts: Vec<(u32, u32)>,
+}
+
+fn begins(options: &RunOptions) -> Result<Begins, String> {
     let p = &options.parallel;
     let first = options.command[0].clone();
     if !p.multi_prog {
         let parts = p.firsts.iter().copied().zip(0..).collect();
-        return Ok((options.command.clone(), p.becomes.clone().unwrap_or(first), parts));
+        return Ok(Begins { command: options.command.clone(), becomes: p.becomes.clone().unwrap_or(first), parts });
     }
     let shown = first.to_string_lossy().into_owned();
     let in_words = |why: String| format!("--multi-prog {shown}: {why}");
     let text = std::fs::read_to_string(&first).map_err(|e| in_words(e.to_string()))?;
     let programs = several::read(&text, p.ranks.unwrap_or(1)).map_err(in_words)?;
     let becomes = programs.first().map_or(first, |program| program.words[0].clone());
-    Ok((several::command(&programs), becomes, several::parts(&programs)))
+    Ok(Begins { command: several::command(&programs), becomes, parts: several::parts(&programs) })
 }
 
 /// The variable says it for all jobs here, as far as they fit: a batch job of a queue whose jobs share CPUs has it for its steps.

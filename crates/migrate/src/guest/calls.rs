@@ -289,6 +289,7 @@ impl Guest {
                 let cut = self.threads[tid].cut_short.take();
                 if let Some((_, _, done)) = cut.filter(|c| (c.0, c.1) == (held.nr, held.args)) {
                     // Part of it has been transferred: it ends with that.
+                    self.threads[tid].resumed = None;
                     self.answer(held.id, done as i64)?;
                     return Ok(true);
                 }
@@ -329,7 +330,8 @@ impl Guest {
         if let Some(call) = &mut thread.call {
             call.stage = Stage::Sent(self.seq);
         }
-        let resumes = thread.cut_short.take().is_some_and(|(cut_nr, cut_args, _)| (cut_nr, cut_args) == (nr, args));
+        let cut = thread.cut_short.take().is_some_and(|(cut_nr, cut_args, _)| (cut_nr, cut_args) == (nr, args));
+        let resumes = cut || thread.resumed.is_some_and(|r| r.is(nr, &args));
         let up = Up::Call { tid, seq: self.seq, nr, args, inputs, signals: thread.signals, resumes };
         self.send(&up, &[bytes])
     }

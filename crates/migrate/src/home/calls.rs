@@ -4,6 +4,7 @@ use super::birth::{is_process, is_thread};
 use super::fork::Birth;
 use super::memory::View;
 use super::thread::State;
+use super::waits::Due;
 use super::{Answered, Deputy, Flight, HomeError, Result, at};
 use crate::channel::ChannelError;
 use crate::layout::HOLE_BYTES;
@@ -90,9 +91,11 @@ impl Deputy {
             Birth { context: *context, xstate, left: Vec::new(), claimed: Vec::new(), mask }
         });
         let birth = birth.filter(|_| nr == libc::SYS_clone as u64 && is_process(args[0])).map(Box::new);
-        let flight = Flight { birth, ..Flight::new(seq, nr, args, outputs_max, done_before) };
-        self.threads[tid].flight = Some(flight);
-        self.begin(tid)
+        let (due, again) = self.due_of_call(tid, nr, &args, resumes);
+        let flight = Flight { birth, due, again, ..Flight::new(seq, nr, args, outputs_max, done_before) };
+        let at_home = self.cuts_its_map(nr, &args);
+        self.threads[tid].flight = Some(Flight { at_home, ..flight });
+        if at_home { self.cut_at_home() } else { self.begin(tid) }
     }
 
     /// What a guest may not have done: calls that never come from an honest one, and anything that touches our pages.
@@ -130,6 +133,7 @@ impl Deputy {
         match self.threads[tid].state {
             // It came with the last of its guest: it is made natively.
             State::Halted if self.returning && !self.released => self.call_never_made(tid),
+            State::Halted if self.threads[tid].flight.as_ref().is_some_and(|f| f.at_home) => Ok(()),
             State::Halted => {
                 self.grow_stack(tid)?;
                 let births = self.threads[tid].flight.as_ref().is_some_and(|f| f.birth.is_some());
@@ -151,12 +155,13 @@ impl Deputy {
                     birth.mask = at("mask", thread.tracee.signal_mask())?;
                     at("mask", thread.tracee.set_signal_mask(inject::QUIET))?;
                 }
+                let is_birth = flight.birth.is_some();
                 let wanted = match wanted.nr == libc::SYS_clone as u64 {
-                    true if flight.birth.is_none() => return self.bear(tid),
+                    true if !is_birth => return self.bear(tid),
                     true => Self::fork_call(wanted.args[0]),
-                    false => wanted,
+                    false => self.with_what_is_left(tid, wanted),
                 };
-                if thread.starved >= STARVED && flight.birth.is_none() {
+                if self.threads[tid].starved >= STARVED && !is_birth {
                     self.enter_under_fire(tid, &wanted)?;
                 } else {
                     self.run_in_deputy(tid, &wanted)?;
@@ -234,8 +239,7 @@ impl Deputy {
         let Some(mut flight) = self.threads[tid].flight.take() else { return Ok(()) };
         if flight.disturbed && ret == -i64::from(libc::EINTR) && pando_calls::gives_eintr_by_itself(flight.nr) {
             flight.disturbed = false;
-            restart::shorten(flight.nr, &mut flight.args, flight.since.elapsed());
-            flight.since = Instant::now();
+            flight.again = true;
             self.threads[tid].flight = Some(flight);
             return self.begin(tid);
         }
@@ -271,11 +275,13 @@ impl Deputy {
         Ok(())
     }
 
-    /// Memory calls that waited for another one.
+    /// Memory calls that waited for another one, and calls that waited for the way home.
     pub(super) fn begin_waiting(&mut self) -> Result<()> {
+        let returning = self.returning;
         let waits = |t: &&super::thread::DeputyThread| {
-            let memory = |f: &Flight| !f.begun && matches!(pando_calls::class(f.nr, &f.args), Class::Memory);
-            t.state == State::Halted && t.flight.as_ref().is_some_and(memory)
+            let memory = |f: &Flight| matches!(pando_calls::class(f.nr, &f.args), Class::Memory);
+            let may = |f: &Flight| !f.begun && (memory(f) || f.at_home && returning);
+            t.state == State::Halted && t.flight.as_ref().is_some_and(may)
         };
         while self.changing_map.is_none() {
             let Some(next) = self.threads.iter().find(waits).map(|t| t.tracee.tid) else { break };
@@ -363,6 +369,8 @@ impl Deputy {
         let outputs = if flight.begun { self.outputs(tid, &flight, code) } else { Vec::new() };
         self.settle_kept(tid, &outputs);
         if self.returning {
+            let due = flight.due.map(|at| Due { nr: flight.nr, args: flight.args, at });
+            self.threads[tid].due = due;
             self.call_ended_at_home(tid, None, Some(code));
             return self.map_has_changed(tid);
         }

@@ -154,6 +154,7 @@ impl Deputy {
             ignored: 0,
             reset_wanted: Vec::new(),
             spent: BTreeMap::new(),
+            noticed: BTreeMap::new(),
             arriving: Vec::new(),
             unborn: None,
             newborn: BTreeSet::new(),
@@ -194,6 +195,7 @@ impl Deputy {
     fn freeze_and_start(&mut self, prepared: Prepared) -> Result<Duration> {
         self.froze = Instant::now();
         let mut caught = Caught::new();
+        self.noticed = self.find_waits();
         let areas = match self.stop_all(&mut caught).and_then(|()| self.read_all(&mut caught)) {
             Ok(areas) => areas,
             Err(e) => {
@@ -256,7 +258,8 @@ impl Deputy {
     /// Begins to trace a thread and asks it to stop; one that has just ended is passed over.
     fn seize(&mut self, tid: i32) -> Result<()> {
         let inner = procfs::innermost_tid(tid).unwrap_or(tid);
-        let thread = DeputyThread::new(tid, inner, no_registers());
+        let mut thread = DeputyThread::new(tid, inner, no_registers());
+        thread.due = self.noticed.get(&tid).filter(|n| n.still_sleeps(tid)).map(|n| n.due);
         match thread.tracee.seize(0).and_then(|()| thread.tracee.interrupt()) {
             Ok(()) => self.threads.insert(thread),
             Err(_) if tid != self.pid && procfs::status(tid).map_or(true, |s| matches!(s.state, 'Z' | 'X')) => {}
@@ -525,6 +528,7 @@ impl Deputy {
         if result == -516 && r.rax as i64 == -516 {
             self.threads[tid].restart = Some((nr, args));
         }
+        self.threads[tid].due = self.due_of_broken_off(tid, &r);
         if quiet && result > 0 && restart::is_cut_short(self.pid, nr, &args, result) {
             self.threads[tid].cut_short = Some((nr, args, result as u64));
             r.rax = restart::NOINTR as u64;

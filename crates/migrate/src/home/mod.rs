@@ -18,11 +18,13 @@ mod owners;
 mod release;
 mod resume;
 mod shared;
+mod shorter;
 mod signals;
 mod start;
 mod target;
 mod thread;
 mod urgency;
+mod waits;
 
 use crate::channel::{Channel, ChannelError};
 use crate::control::{Command, DeputyOrder, Destination, MoveRecord, Report};
@@ -101,8 +103,13 @@ pub(crate) struct Flight {
     pub outputs_max: Vec<pando_calls::Range>,
     /// Has the thread begun it?
     pub begun: bool,
-    /// When it came.
-    pub since: Instant,
+    /// When the limit of this wait ends (waits.rs), and whether part of that has been waited for before.
+    pub due: Option<u64>,
+    pub again: bool,
+    /// It waits until the process is home (shorter.rs).
+    pub at_home: bool,
+    /// The place of the limit that it has been given instead of its own.
+    pub place: Option<u64>,
     /// A signal that the program ignores came meanwhile: EINTR would be our doing.
     pub disturbed: bool,
     /// Bytes that an interrupted first part had already transferred.
@@ -114,8 +121,9 @@ pub(crate) struct Flight {
 impl Flight {
     /// One that has just come.
     fn new(seq: u64, nr: u64, args: [u64; 6], outputs_max: Vec<pando_calls::Range>, done_before: u64) -> Self {
-        let (begun, disturbed, birth) = (false, false, None);
-        Flight { seq, nr, args, outputs_max, begun, since: Instant::now(), disturbed, done_before, birth }
+        let (begun, again, at_home, disturbed) = (false, false, false, false);
+        let (due, place, birth) = (None, None, None);
+        Flight { seq, nr, args, outputs_max, begun, due, again, at_home, place, disturbed, done_before, birth }
     }
 }
 
@@ -179,6 +187,8 @@ pub(crate) struct Deputy {
     pub reset_wanted: Vec<i32>,
     /// Handlers that act once and were taken away here, while their signal may not have been delivered abroad.
     pub spent: BTreeMap<i32, Vec<u8>>,
+    /// Waits of its threads, as they were before it was stopped.
+    pub noticed: BTreeMap<i32, waits::Noticed>,
     /// Signals that come back with the thread that comes next.
     pub arriving: Vec<Vec<u8>>,
     /// What the child of the next call begins with, its extended state, too.

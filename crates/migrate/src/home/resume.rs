@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// Will these registers make that call (again) as soon as they run?
-fn is_about_to(r: &Registers, nr: u64, args: &[u64; 6]) -> bool {
+pub(super) fn is_about_to(r: &Registers, nr: u64, args: &[u64; 6]) -> bool {
     let again = [restart::NOINTR, restart::NOHAND].contains(&(r.rax as i64));
     r.orig_rax == nr && again && [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] == *args
 }
@@ -234,16 +234,6 @@ impl Deputy {
         Ok(self.threads.len() == 0)
     }
 
-    /// The call that is made again natively has waited here for some time already.
-    pub(super) fn shorten_wait(&mut self, tid: i32, elapsed: Duration) {
-        let Some(context) = &mut self.threads[tid].context else { return };
-        let Some(mut r) = ptrace::from_words(&context.registers) else { return };
-        let mut args = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
-        restart::shorten(r.orig_rax, &mut args, elapsed);
-        r.r10 = args[3];
-        context.registers = ptrace::to_words(&r);
-    }
-
     /// Will a handler run as soon as the thread goes on?
     fn is_signalled(&self, tid: i32) -> bool {
         let Some(context) = &self.threads[tid].context else { return false };
@@ -373,6 +363,7 @@ impl Deputy {
         let last = tids.len() == self.threads.len();
         let mut ready = Vec::new();
         let mut spoiled = Vec::new();
+        let mut sleepers = Vec::new();
         for &tid in tids {
             let Some(context) = self.threads[tid].context.take() else { continue };
             spoiled = self.restore_thread(tid, &context)?;
@@ -387,11 +378,15 @@ impl Deputy {
             let tracee = thread.tracee;
             let mut registers = ptrace::from_words(&context.registers).unwrap_or(thread.base);
             self.waits_again(*tid, context.mask, &mut registers);
+            // The helper has to end behind those that it puts to sleep.
+            sleepers.extend(self.shorten_wait(*tid, &mut registers).filter(|_| last && spoiled.is_empty()));
+            let thread = &self.threads[*tid];
             tracee.set_xstate(&thread.xstate).map_err(|e| self.unusable("extended state", e))?;
             at("mask", tracee.set_signal_mask(context.mask))?;
             // Last: without them it can't go on, so nobody ever sees it half restored.
             tracee.set_registers(&registers).map_err(|e| self.unusable("registers", e))?;
         }
+        ready.retain(|(tid, _)| sleepers.iter().all(|s| s.tid != *tid));
         for (tid, _) in ready {
             let tracee = self.threads[tid].tracee;
             if alone && !spoiled.is_empty() {
@@ -408,7 +403,7 @@ impl Deputy {
             }
             self.threads.remove(tid);
         }
-        Ok(())
+        self.put_to_sleep(sleepers)
     }
 }
 

@@ -79,7 +79,7 @@ impl Deputy {
         if regs.rip != self.hole + inject::SINGLE_RETURN {
             return self.call_never_made(tid);
         }
-        let (nr, mut args, done, elapsed) = (flight.nr, flight.args, flight.done_before, flight.since.elapsed());
+        let (nr, mut args, done) = (flight.nr, flight.args, flight.done_before);
         let quiet = self.threads[tid].context.as_ref().is_none_or(|c| c.undelivered.is_empty());
         regs.orig_rax = nr;
         restart::make_good(&self.memory, &mut regs);
@@ -102,7 +102,6 @@ impl Deputy {
         if !restart::CODES.contains(&result) {
             return self.call_done(tid, result);
         }
-        self.shorten_wait(tid, elapsed);
         self.call_interrupted(tid, result)
     }
 

@@ -1,5 +1,6 @@
 //! The threads of the body left at home.
 
+use super::waits::Due;
 use super::{Answered, Flight};
 use crate::message::Context;
 use pando_kernel::ptrace::{Registers, Tracee};
@@ -41,6 +42,8 @@ pub(crate) struct DeputyThread {
     pub restart: Option<(u64, [u64; 6])>,
     /// A transfer that a freeze cut short: number, arguments, bytes done.
     pub cut_short: Option<(u64, [u64; 6], u64)>,
+    /// The wait that it makes again, and when that is due.
+    pub due: Option<Due>,
     /// Signals sent abroad.
     pub signals: u64,
     pub sent: VecDeque<(u64, SigInfo)>,
@@ -67,6 +70,7 @@ impl DeputyThread {
             last_reply: None,
             restart: None,
             cut_short: None,
+            due: None,
             signals: 0,
             sent: VecDeque::new(),
             halt_wanted: false,

@@ -4,6 +4,7 @@ use super::{facts, groups, perform};
 use crate::daemon::Node;
 use crate::follow::Aim;
 use crate::queue::batch;
+use pando_balance::Wish;
 use pando_kernel::procfs;
 use std::sync::Arc;
 
@@ -57,14 +58,9 @@ async fn heed(node: &Arc<Node>, by: &str, advice: &Advice<'_>) -> Result<(), Str
         return Err(format!("another one is at {to}, from which it is to be apart"));
     }
     if !must {
-        if groups::companions(&members, &wish) > 1 {
-            return Err("it stays with the others of its group".into());
-        }
-        if wish.no_move || wish.max_moves.is_some_and(|most| moves >= most) {
-            return Err("its user wants it to stay".into());
-        }
-        if let Some(Aim::Home | Aim::Node(_)) = node.follow().aim(pid, start_time) {
-            return Err(format!("it was sent to {by} by hand"));
+        let aim = node.follow().aim(pid, start_time);
+        if let Some(why) = keeps((&wish, moves), groups::companions(&members, &wish), aim, by) {
+            return Err(why);
         }
         if here_ms < settings.residency_ms {
             return Err("it has just come there".into());
@@ -83,6 +79,17 @@ async fn heed(node: &Arc<Node>, by: &str, advice: &Advice<'_>) -> Result<(), Str
     let key = (node.name(), pid);
     let _journey = node.balancing.sets_out(&key, to).ok_or("it is on its way already")?;
     perform(node, pid, if home { "home" } else { to }, &crate::owner::clean(&reason)).await
+}
+
+/// Why a process of ours is to stay at `by`, as its user has it, wherever it would be better off. `together`: of how many its group is.
+pub(super) fn keeps((wish, moves): (&Wish, u32), together: usize, aim: Option<Aim>, by: &str) -> Option<String> {
+    match aim {
+        _ if together > 1 => Some("it stays with the others of its group".into()),
+        _ if wish.no_move => Some("its user wants it to stay (--no-move)".into()),
+        _ if wish.max_moves.is_some_and(|most| moves >= most) => Some("its user wants it to stay (--max-moves)".into()),
+        Some(Aim::Home | Aim::Node(_)) => Some(format!("it was sent to {by} by hand")),
+        _ => None,
+    }
 }
 
 /// What a process has written abroad comes home on its way elsewhere, too: there must be memory for it, whatever it gains, and whoever asks.

@@ -131,7 +131,7 @@ pub fn work(node: &Node, here: &Vector, processes: &[Process], helped: bool) {
 fn say(node: &Node, key: &Key, here: &Vector, takes: u64) {
     let (pid, home, mb) = (key.1, &key.0, |bytes: u64| bytes >> 20);
     let reason = format!(
-        "node {} has {} MB left, it takes {} MB a second, and others are on their way",
+        "node {} has {} MB left, it takes {} MB a second, and some is on its way back",
         node.name(),
         mb(here.free),
         mb(takes)

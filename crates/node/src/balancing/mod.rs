@@ -2,6 +2,7 @@
 //! made by its home, which has the last word.
 
 mod advice;
+mod bonds;
 pub mod brakes;
 pub mod facts;
 mod groups;
@@ -18,6 +19,8 @@ use crate::processes::Known;
 use crate::questions::ask;
 use crate::views::{Drain, Event, MoveRequest};
 pub use advice::{Advice, advised};
+use bonds::Bonds;
+pub use bonds::bonds_of;
 use brakes::Brakes;
 use facts::{Key, Samples};
 use pando_balance::{Asked, Move, Other, Process, Standing, Vector, Why};
@@ -86,6 +89,8 @@ struct State {
     sent: Vec<(Instant, String, u32, u64)>,
     /// Processes that are away whose helpers have been asked for home's memory.
     released: BTreeMap<Key, relief::Asked>,
+    /// What homes say of guests.
+    bonds: Bonds,
     /// This node is being emptied.
     drained: Option<Drain>,
 }
@@ -122,7 +127,7 @@ impl Balancing {
         let key = (home.to_owned(), pid);
         if let Some(since) = self.brakes().holds(&key) {
             return Some((
-                "it stands still for a moment, because there is hardly any memory left and others are on their way"
+                "it stands still for a moment, because there is hardly any memory left and some is on its way back"
                     .into(),
                 since,
             ));
@@ -316,6 +321,7 @@ fn decide(node: &Arc<Node>, here: &Vector, mut processes: Vec<Process>) {
         let found = processes.iter().map(|p| ((p.home.clone(), p.pid), p.demand_milli));
         present.looked(found, |key| going.contains_key(key));
     }
+    bonds::see(node, &mut processes);
     let members = facts::groups(node, &processes);
     groups::part(&mut processes, &members, &name);
     gather(node, &members);

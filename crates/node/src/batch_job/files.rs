@@ -76,9 +76,7 @@ fn write(name: &Path, append: bool) -> Result<File, String> {
         true if append => {}
         true => file.set_len(0).map_err(why)?,
         // The script is not to find that it can't write just now: somebody reads it, so this one does not wait.
-        false => {
-            return OpenOptions::new().append(true).open(format!("/proc/self/fd/{}", file.as_raw_fd())).map_err(why);
-        }
+        false => pando_kernel::description::wait_again(&file).map_err(why)?,
     }
     Ok(file)
 }

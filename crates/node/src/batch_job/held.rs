@@ -5,7 +5,7 @@ use super::Task;
 use crate::jobs::numbers::Numbers;
 use crate::launcher::family;
 use crate::queue::errand::Key;
-use pando_kernel::job_group::{JobGroup, Parents};
+use pando_kernel::job_group::{self, JobGroup, Parents};
 use pando_kernel::power::{self, Meter};
 use pando_kernel::signal;
 use serde::{Deserialize, Serialize};
@@ -45,14 +45,10 @@ impl Kept {
     }
 }
 
-/// What the control groups of batch jobs of this node are called, up to the run's name.
-pub fn group_prefix(mark: &str) -> String {
-    format!("pando-{}-", mark.replace('/', "_"))
-}
-
-/// What a run's control group is called.
-pub fn group_name(mark: &str, key: &Key) -> String {
-    format!("{}{}.{}.{}", group_prefix(mark), key.keeper, key.id, key.run)
+/// What the control groups of a helper's jobs are called: they are one job's after the other.
+pub fn group_name(task: &Task) -> String {
+    let helper = task.spare.file_name().unwrap_or_default();
+    format!("{}{}", job_group::prefix(&task.mark), helper.display())
 }
 
 /// Ends all that is in a group whose helper is no more.
@@ -75,10 +71,15 @@ pub struct Held {
 }
 
 impl Held {
-    /// For a job that is to begin.
-    pub fn make(task: &Task, parents: &Parents) -> Held {
+    /// For a job that is to begin. `left`: the groups of an earlier one, which nobody else knows any more.
+    pub fn make(task: &Task, parents: &Parents, left: Option<JobGroup>) -> Held {
         let memory = task.order.shares.first().map(|share| share.memory << 20).filter(|bytes| *bytes > 0);
-        let group = parents.make(&group_name(&task.mark, &task.order.key), memory);
+        let name = group_name(task);
+        let left = left.and_then(|left| match task.fresh {
+            true => left.remove().ok().and(None),
+            false => left.renew(memory),
+        });
+        let group = left.unwrap_or_else(|| parents.make(&name, memory));
         let meter = Meter::open().and_then(|meter| Some((meter, power::busy_ms()?)));
         Held { has_limit: memory.is_some() && group.holds_memory(), group, meter }
     }
@@ -86,6 +87,11 @@ impl Held {
     /// See there.
     pub fn group(&self) -> &JobGroup {
         &self.group
+    }
+
+    /// They outlive this.
+    pub fn into_group(self) -> JobGroup {
+        self.group
     }
 
     /// Of the node's energy since it began what belongs to so much CPU time, millijoules: shared out by time, for nobody knows better. To be asked now and
@@ -139,6 +145,5 @@ mod tests {
         let text = serde_json::to_vec(&new).unwrap();
         assert_eq!(serde_json::from_slice::<Kept>(&text).unwrap(), new);
         assert_eq!(serde_json::from_slice::<Key>(&text).unwrap(), key, "an earlier version reads it, too");
-        assert_eq!(group_name("a/b-batch", &key), "pando-a_b-batch-n1.7_2.1");
     }
 }

@@ -2,6 +2,7 @@
 //! daemon: what it has to say it says to the next one. When the job's end is stored it may serve another one of the same user. One thread: the kernel
 //! kills the script when the thread that started it ends.
 
+pub(crate) mod claim;
 pub(crate) mod files;
 pub mod held;
 pub mod hooks;
@@ -18,7 +19,7 @@ use files::Files;
 use held::{Held, Kept};
 use hooks::Hooks;
 use line::Line;
-use pando_kernel::job_group::Parents;
+use pando_kernel::job_group::{JobGroup, Parents};
 use pando_kernel::procfs;
 use pando_kernel::rank::{self, Setup, User};
 use pando_kernel::spawn::{Program, spawn};
@@ -27,7 +28,7 @@ use pando_launch::Identity;
 use pando_queue::{How, Usage, Work};
 use script::Script;
 use serde::{Deserialize, Serialize};
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CString, OsStr};
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -69,6 +70,10 @@ pub struct Task {
     pub api: PathBuf,
     /// Is made by the first helper of a run; there is never another one.
     pub file: PathBuf,
+    /// A file that is this helper's own, if it has had a job before. No other helper of this node has ever had this name.
+    pub spare: PathBuf,
+    /// Its control groups are to be new ones: somebody else knows those of the last job.
+    pub fresh: bool,
     /// CPUs that are its own here; none: it may use all.
     pub cpus: Vec<u16>,
     /// Its generic resources here, by number.
@@ -144,11 +149,12 @@ pub fn serve(connection: OwnedFd) -> i32 {
         runtime.block_on(async {
             let mut children = signal(SignalKind::child())?;
             let mut line = Some(Line::first(connection)?);
+            let mut left = None;
             while let Some(Told::Take(task)) = hear(&mut line).await {
-                let Some(held) = begin(&task, &parents)? else { break };
-                live(*task, held, &mut line, &mut children).await?;
+                let Some(held) = begin(&task, &parents, &mut left)? else { break };
+                left = live(*task, held, &mut line, &mut children).await?;
             }
-            Ok(())
+            left.map_or(Ok(()), |left| left.remove())
         })
     };
     match run() {
@@ -165,24 +171,27 @@ async fn hear(line: &mut Option<Line>) -> Option<Told> {
     line.as_mut()?.next().await
 }
 
-/// Makes the run's file, so that no other helper begins it, and its groups. None: another one was first.
-fn begin(task: &Task, parents: &Parents) -> io::Result<Option<Held>> {
+/// Makes the run's file, so that no other helper begins it, and its groups, of those that the last job has left where they are good for it. None: another
+/// one was first.
+fn begin(task: &Task, parents: &Parents, left: &mut Option<JobGroup>) -> io::Result<Option<Held>> {
     let in_words = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", task.file.display()));
-    let mut file = match std::fs::File::create_new(&task.file) {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
-        made => made.map_err(in_words)?,
-    };
-    let held = Held::make(task, parents);
-    file.write_all(&serde_json::to_vec(&kept(task, &held)).map_err(io::Error::other)?).map_err(in_words)?;
+    let planned = parents.plan(&held::group_name(task));
+    let text = |groups| serde_json::to_vec(&kept(task, groups)).map_err(io::Error::other);
+    if !claim::claim(&task.file, &task.spare, &text(planned.clone())?).map_err(in_words)? {
+        return Ok(None);
+    }
+    let made = Held::make(task, parents, left.take());
+    if made.group().dirs() != planned {
+        std::fs::write(&task.file, text(made.group().dirs().to_vec())?).map_err(in_words)?;
+    }
     if let Some((_, _, groups)) = &task.user {
         rank::take_groups(groups)?;
     }
-    Ok(Some(held))
+    Ok(Some(made))
 }
 
-fn kept(task: &Task, held: &Held) -> Kept {
-    let (user, groups) = (task.order.user.clone(), held.group().dirs().to_vec());
-    let numbers = task.numbers.clone();
+fn kept(task: &Task, groups: Vec<PathBuf>) -> Kept {
+    let (user, numbers) = (task.order.user.clone(), task.numbers.clone());
     Kept { key: task.order.key.clone(), user, cpus: task.cpus.clone(), numbers, groups, away: None }
 }
 
@@ -211,8 +220,8 @@ struct Job {
     measured: bool,
 }
 
-/// Serves one job until its end is stored. Without a line the helper is to end then.
-async fn live(task: Task, held: Held, line: &mut Option<Line>, children: &mut Signal) -> io::Result<()> {
+/// Serves one job until its end is stored. Without a line the helper is to end then; with one its groups are there for the next job.
+async fn live(task: Task, held: Held, line: &mut Option<Line>, children: &mut Signal) -> io::Result<Option<JobGroup>> {
     let mut job = Job {
         task,
         held,
@@ -249,7 +258,7 @@ async fn live(task: Task, held: Held, line: &mut Option<Line>, children: &mut Si
             if job.speak(to, children).await {
                 // Only the daemon that has started it knows what it is good for.
                 *line = line.take().filter(|line| line.is_first && job.measured);
-                return Ok(());
+                return Ok(job.leave(line.is_some()));
             }
             *line = None;
         }
@@ -258,7 +267,7 @@ async fn live(task: Task, held: Held, line: &mut Option<Line>, children: &mut Si
             Err(_) if !job.task.file.exists() => {
                 // The node's state is gone: no daemon will ask for this.
                 job.held.end().await;
-                return Ok(());
+                return Ok(job.leave(false));
             }
             Err(_) => job.alone(children).await,
         }
@@ -285,9 +294,10 @@ impl Job {
                 return Ok(());
             }
         };
-        self.script = script_of(&self.task, who);
+        self.script = script::of(&self.task, who);
         let named = self.script.as_ref().map(Script::path);
-        let (words, script) = command(order, named.clone()).map_err(|e| format!("node {node}: the script: {e}"))?;
+        let (words, script) =
+            script::command(order, named.clone()).map_err(|e| format!("node {node}: the script: {e}"))?;
         let mut environment = variables::all(order, node);
         let mut more = |name: &str, value: &OsStr| environment.push((name.into(), value.to_owned()));
         if let Some(hosts) = pbs::hosts(order, who) {
@@ -470,10 +480,17 @@ impl Job {
                 (self.hosts, self.script) = (None, None);
                 self.kill_at = None;
                 self.epilog().await;
-                // What can't be removed yet the next daemon removes.
-                let _ = self.held.group().remove();
             }
         }
+    }
+
+    /// Its groups, if there may be another job for them. What can't be removed yet the next daemon removes.
+    fn leave(self, stays: bool) -> Option<JobGroup> {
+        let group = self.held.into_group();
+        if !stays {
+            let _ = group.remove();
+        }
+        stays.then_some(group)
     }
 
     fn how(&self, status: ExitStatus) -> How {
@@ -552,34 +569,6 @@ impl Job {
             };
             self.held.signal(libc::SIGKILL);
             self.say(&format!("the kernel has ended a process of it for want of memory: {asked}; the rest is ended"));
-        }
-    }
-}
-
-/// The file of a script. Where its user does not get there it has none: then it is in memory.
-fn script_of(task: &Task, who: Option<(u32, u32)>) -> Option<Script> {
-    let Work::Script { text, .. } = &task.order.work else { return None };
-    let made = Script::make(&text.0, &task.file, who);
-    made.inspect_err(|e| eprintln!("pando: the script of job {}: {e}; it has no name", task.order.key.id)).ok()
-}
-
-/// Its words, and for a script without a name its file, which the interpreter opens.
-fn command(order: &Order, named: Option<PathBuf>) -> io::Result<(Vec<OsString>, Option<std::fs::File>)> {
-    let words = |all: &[pando_queue::Bytes]| all.iter().map(|w| OsStr::from_bytes(&w.0).to_owned()).collect::<Vec<_>>();
-    match &order.work {
-        Work::Words(all) if all.is_empty() => Ok((vec![OsString::new()], None)),
-        Work::Words(all) => Ok((words(all), None)),
-        Work::Script { arguments, .. } if let Some(path) = named => {
-            let mut all = vec![path.into_os_string()];
-            all.extend(words(arguments));
-            Ok((all, None))
-        }
-        Work::Script { text, arguments } => {
-            let file = pando_kernel::unnamed::program(&text.0)?;
-            let name = if order.name.is_empty() { "script" } else { &order.name };
-            let mut all = vec![name.into()];
-            all.extend(words(arguments));
-            Ok((all, Some(file)))
         }
     }
 }

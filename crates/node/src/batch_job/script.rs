@@ -1,10 +1,15 @@
 //! A batch job's script as a file: `$0` is its name, as with Slurm. It is beside the node's state, in a directory of the run, where its user may read and
 //! execute it and nobody may write; it goes with the job, or with what is told of its end.
 
+use super::Task;
+use crate::queue::errand::Order;
 use pando_kernel::rank;
+use pando_queue::Work;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown, lchown};
 use std::path::{Path, PathBuf};
 
@@ -86,6 +91,34 @@ fn give(file: &File, dir: &Path, user: Option<(u32, u32)>) -> io::Result<()> {
 fn is_ours(path: &Path) -> io::Result<bool> {
     let found = fs::symlink_metadata(path)?;
     Ok(found.is_dir() && found.uid() == crate::sys::effective_uid() && found.mode() & 0o022 == 0)
+}
+
+/// The file of a script. Where its user does not get there it has none: then it is in memory.
+pub fn of(task: &Task, who: Option<(u32, u32)>) -> Option<Script> {
+    let Work::Script { text, .. } = &task.order.work else { return None };
+    let made = Script::make(&text.0, &task.file, who);
+    made.inspect_err(|e| eprintln!("pando: the script of job {}: {e}; it has no name", task.order.key.id)).ok()
+}
+
+/// Its words, and for a script without a name its file, which the interpreter opens.
+pub fn command(order: &Order, named: Option<PathBuf>) -> io::Result<(Vec<OsString>, Option<File>)> {
+    let words = |all: &[pando_queue::Bytes]| all.iter().map(|w| OsStr::from_bytes(&w.0).to_owned()).collect::<Vec<_>>();
+    match &order.work {
+        Work::Words(all) if all.is_empty() => Ok((vec![OsString::new()], None)),
+        Work::Words(all) => Ok((words(all), None)),
+        Work::Script { arguments, .. } if let Some(path) = named => {
+            let mut all = vec![path.into_os_string()];
+            all.extend(words(arguments));
+            Ok((all, None))
+        }
+        Work::Script { text, arguments } => {
+            let file = pando_kernel::unnamed::program(&text.0)?;
+            let name = if order.name.is_empty() { "script" } else { &order.name };
+            let mut all = vec![name.into()];
+            all.extend(words(arguments));
+            Ok((all, Some(file)))
+        }
+    }
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use crate::queue::batch;
 use crate::views;
 use crate::writer::Writer;
 use numbers::{Ledger, Numbers};
-use pando_kernel::{affinity, rank};
+use pando_kernel::{affinity, job_group, rank};
 use pando_launch::{Environment, Identity, Order, Share};
 use pando_queue::gres::Gres;
 use serde_bytes::ByteBuf;
@@ -170,7 +170,7 @@ impl Jobs {
         let next = std::fs::read_to_string(&file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(1);
         let set_aside = next + BLOCK;
         replace_file(&file, set_aside.to_string().as_bytes())?;
-        let mark = sweep::mark(file.parent().unwrap_or(&file));
+        let mark = job_group::mark(file.parent().unwrap_or(&file));
         // What outlived its launcher and its daemon.
         let left = mark.clone();
         std::thread::Builder::new().name("pando-sweep".into()).spawn(move || sweep::sweep(&left, &[]))?;

@@ -2,18 +2,11 @@
 
 use crate::launcher::{MARK, sweep_scratch};
 use pando_kernel::{procfs, signal};
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::time::Duration;
 
 /// Between two rounds: what is killed may be starting others.
 const ROUNDS: usize = 20;
 const PAUSE: Duration = Duration::from_millis(5);
-
-/// What all ranks at a node have in common, and those of no other node on the same machine: this directory.
-pub fn mark(state: &Path) -> String {
-    std::fs::metadata(state).map_or_else(|_| state.display().to_string(), |m| format!("{:x}-{:x}", m.dev(), m.ino()))
-}
 
 /// Ends all processes with this mark that have these variables, too.
 pub fn sweep(mark: &str, of: &[(&str, &str)]) {

@@ -7,6 +7,7 @@ use super::errand::{BEGAN, Errand, KNOWN, Key, Order};
 use super::keeper;
 use super::pool::{self, Helpers, Order as Given};
 use crate::audit::Entry;
+use crate::batch_job::claim;
 use crate::batch_job::held::{self, Kept};
 use crate::batch_job::hooks::Hooks;
 use crate::batch_job::{self, Task, Told};
@@ -17,7 +18,7 @@ use crate::jobs::numbers::{self, Numbers};
 use crate::owner::clean;
 use crate::sys::effective_uid;
 use crate::views::Drain;
-use pando_kernel::job_group::JobGroup;
+use pando_kernel::job_group::{self, JobGroup};
 use pando_launch::Identity;
 use pando_queue::gres::Gres;
 use pando_queue::{How, Usage};
@@ -40,6 +41,8 @@ const COMES_WITHIN: Duration = Duration::from_secs(10);
 const SAYS_WITHIN: Duration = Duration::from_secs(1);
 /// In the node's state: a file for each run that is here.
 const FILES: &str = "batch";
+/// And for each helper that has had one and waits for another.
+const SPARES: &str = "batch-spare";
 /// What the queue's node could not be told is told again after this.
 pub(super) const AGAIN: Duration = Duration::from_millis(500);
 /// Runs that have been called off before they came are remembered: so many.
@@ -58,13 +61,15 @@ struct Here {
     began: bool,
     /// Who wants to know what it has used until now.
     asked: Vec<oneshot::Sender<Usage>>,
+    /// Launchers of its steps know its control groups.
+    lent: bool,
     abroad: away::Abroad,
 }
 
 impl Here {
     fn new(kept: Kept) -> Here {
         let abroad = away::Abroad::default();
-        Here { tell: None, waits: Vec::new(), kept, began: false, asked: Vec::new(), abroad }
+        Here { tell: None, waits: Vec::new(), kept, began: false, asked: Vec::new(), lent: false, abroad }
     }
 }
 
@@ -190,6 +195,8 @@ pub async fn begin(node: &Arc<Node>, order: Order, peer: &str) -> Result<Known, 
         socket: socket(node),
         api: node.place.socket.clone(),
         file: file(node, &key),
+        spare: PathBuf::new(),
+        fresh: false,
         user,
         order,
         cpus,
@@ -226,7 +233,9 @@ pub(super) async fn lost(node: Arc<Node>, key: Key, how: How) {
         jobs::sweep_batch(&mark, &run);
     };
     tokio::task::spawn_blocking(sweeps).await.ok();
-    over(&node, key, how, Usage::default()).await;
+    // Its helper may not have done it.
+    batch_job::script::remove(&file(&node, &key));
+    over(&node, key, how, Usage::default(), None).await;
 }
 
 /// Tells of those that were here under an earlier daemon and whose helpers do not come back.
@@ -266,9 +275,14 @@ pub(super) fn file(node: &Node, key: &Key) -> PathBuf {
     node.place.state.join(FILES).join(format!("{}.{}.{}", key.keeper, key.id, key.run))
 }
 
+/// What a run's file is called while its helper waits for another one.
+pub(super) fn spare(node: &Node, helper: &str) -> PathBuf {
+    node.place.state.join(SPARES).join(helper)
+}
+
 /// What all of them have in their environment, and no rank of a parallel job has: those end with the daemon.
 fn mark(node: &Node) -> String {
-    format!("{}-batch", node.jobs.mark())
+    job_group::batch_mark(node.jobs.mark())
 }
 
 /// What is known of a run by its file.
@@ -331,10 +345,11 @@ pub fn step(node: &Node, order: &pando_launch::Order) -> Option<Step> {
         std::str::from_utf8(&found.1).ok()
     };
     let run = variable(batch_job::RUN.as_bytes())?;
-    let inner = ward(node).inner();
-    let here = inner.all.values().find(|here| batch_job::name_of(&here.kept.key) == run);
+    let mut inner = ward(node).inner();
+    let here = inner.all.values_mut().find(|here| batch_job::name_of(&here.kept.key) == run);
     match here {
         Some(here) if here.kept.user == order.user => {
+            here.lent = true;
             let group = |dir: &PathBuf| serde_bytes::ByteBuf::from(dir.as_os_str().as_bytes());
             let groups = here.kept.groups.iter().map(group).collect();
             Some(Step { cpus: here.kept.cpus.clone(), groups, ..Step::default() })
@@ -351,18 +366,20 @@ pub fn step(node: &Node, order: &pando_launch::Order) -> Option<Step> {
 
 /// Before anything begins here: what an earlier daemon's batch jobs have. What is left of groups that nobody knows of goes.
 pub fn adopt(node: &Node) {
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(node.place.state.join(FILES));
-    if let Err(e) = made {
-        tracing::error!("queue: the directory of batch jobs can't be made: {e}");
+    // Helpers of an earlier daemon have no other job.
+    let _ = std::fs::remove_dir_all(node.place.state.join(SPARES));
+    for dir in [FILES, SPARES] {
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(node.place.state.join(dir));
+        if let Err(e) = made {
+            tracing::error!("queue: the directory of batch jobs can't be made: {e}");
+        }
     }
     let files = std::fs::read_dir(node.place.state.join(FILES)).into_iter().flatten().flatten();
     let all: Vec<Kept> = files.filter_map(|found| read(&found.path())).collect();
     all.iter().for_each(|kept| node.jobs.note_taken(&kept.cpus, &kept.numbers));
-    let mark = mark(node);
-    let names: Vec<String> = all.iter().map(|kept| held::group_name(&mark, &kept.key)).collect();
-    for group in pando_kernel::job_group::named(&held::group_prefix(&mark)) {
-        let is_known = |dir: &PathBuf| dir.file_name().is_some_and(|n| names.iter().any(|name| n == name.as_str()));
-        if !group.dirs().iter().all(is_known) {
+    let known: Vec<&PathBuf> = all.iter().flat_map(|kept| &kept.groups).collect();
+    for group in job_group::named(&job_group::prefix(&mark(node))) {
+        if !group.dirs().iter().all(|dir| known.contains(&dir)) {
             let _ = group.remove();
         }
     }
@@ -531,8 +548,15 @@ pub(super) async fn report_begin(node: Arc<Node>, key: Key) {
     }
 }
 
-/// Tells the queue's node until it has stored it; then the helper may go.
-pub(super) fn over(node: &Arc<Node>, key: Key, how: How, usage: Usage) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+/// Tells the queue's node until it has stored it; then the helper may go. `spare`: the run's file is its helper's from then on, under this name. Gives
+/// whether others know the run's control groups.
+pub(super) fn over(
+    node: &Arc<Node>,
+    key: Key,
+    how: How,
+    usage: Usage,
+    spare: Option<PathBuf>,
+) -> Pin<Box<dyn Future<Output = bool> + Send>> {
     let node = node.clone();
     // Boxed, for to send something may lead here.
     Box::pin(async move {
@@ -546,8 +570,7 @@ pub(super) fn over(node: &Arc<Node>, key: Key, how: How, usage: Usage) -> Pin<Bo
             pause = (pause * 2).min(Duration::from_secs(10));
         }
         // Without it nobody believes that it was here; and it is told of no more.
-        batch_job::script::remove(&file(&node, &key));
-        let _ = std::fs::remove_file(file(&node, &key));
-        remove(&node, &key);
+        claim::give_up(&file(&node, &key), spare.as_deref());
+        remove(&node, &key).is_some_and(|here| here.lent)
     })
 }

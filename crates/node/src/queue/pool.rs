@@ -7,10 +7,13 @@ use crate::batch_job::{Said, Task, Told};
 use crate::daemon::Node;
 use crate::jobs::link::next;
 use crate::sys::effective_uid;
+use pando_kernel::job_group::JobGroup;
 use pando_launch::{Frames, Identity, encode};
 use pando_queue::{How, Usage};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
@@ -41,13 +44,29 @@ struct Resting {
 }
 
 /// Those that have none.
-#[derive(Default)]
-pub struct Helpers(Mutex<Vec<Resting>>);
+pub struct Helpers {
+    resting: Mutex<Vec<Resting>>,
+    /// When this daemon began, milliseconds since 1970, and how many it has started.
+    begun: u64,
+    started: AtomicU64,
+}
+
+impl Default for Helpers {
+    fn default() -> Self {
+        Helpers { resting: Mutex::default(), begun: crate::events::now_ms(), started: AtomicU64::new(0) }
+    }
+}
 
 impl Helpers {
+    /// Of one that is to be started, and of no other one, whichever daemon has started it.
+    fn name(&self) -> String {
+        let (process, number) = (std::process::id(), self.started.fetch_add(1, Ordering::Relaxed));
+        format!("{:x}.{process}.{number}", self.begun)
+    }
+
     /// One that may serve this user, the one that served last.
     fn take(&self, user: &Option<Identity>) -> Option<Resting> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
         let at = all.iter().rposition(|resting| resting.user == *user)?;
         Some(all.remove(at))
     }
@@ -55,7 +74,7 @@ impl Helpers {
     /// None: there are enough.
     fn rest(&self, user: Option<Identity>) -> Option<oneshot::Receiver<Order>> {
         let (next, order) = oneshot::channel();
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|resting| !resting.next.is_closed());
         (all.len() < MOST).then(|| all.push(Resting { user, next }))?;
         Some(order)
@@ -81,7 +100,8 @@ fn start(node: &Node) -> io::Result<Line> {
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     node.jobs.starter.batch(node, &OwnedFd::from(theirs))?;
     ours.set_nonblocking(true)?;
-    Ok(Line { stream: UnixStream::from_std(ours)?, frames: Frames::default() })
+    let spare = batch::spare(node, &node.queue.ward.helpers.name());
+    Ok(Line { stream: UnixStream::from_std(ours)?, frames: Frames::default(), spare, groups: Vec::new() })
 }
 
 /// What has become of a job.
@@ -97,6 +117,17 @@ enum End {
 struct Line {
     stream: UnixStream,
     frames: Frames,
+    /// What its runs' file is called between two of them.
+    spare: PathBuf,
+    /// Control groups of its job, or of the last one.
+    groups: Vec<PathBuf>,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        // There may be none.
+        let _ = std::fs::remove_file(&self.spare);
+    }
 }
 
 impl Line {
@@ -106,6 +137,12 @@ impl Line {
 
     async fn next(&mut self) -> Option<Said> {
         next(&mut self.stream, &mut self.frames).await.ok()?
+    }
+
+    /// Removes the groups that it has for its next job: there is none. It does so itself, unless somebody has killed it.
+    fn tidy(&self) {
+        let groups = self.groups.clone();
+        tokio::task::spawn_blocking(move || _ = JobGroup::again(groups).remove());
     }
 
     /// To the job's end. `told`: where what it is to be told comes from, if its helper has come already.
@@ -127,6 +164,7 @@ impl Line {
             };
             match said {
                 Some(Said::Took { began, groups }) => {
+                    self.groups.clone_from(&groups);
                     told = Some(batch::came(node, key, began, Some(groups)));
                     // Who has it begin tells it with his answer.
                     let unsaid = came.take().is_none_or(|came| came.send(began).is_err());
@@ -159,9 +197,10 @@ async fn heard(told: &mut Words) -> Option<Told> {
 
 /// The life of one that this daemon has started.
 async fn serve_with(node: Arc<Node>, mut line: Line, mut order: Order) {
-    let mut is_new = true;
+    let (mut is_new, mut lent) = (true, false);
     loop {
         let (key, user) = (order.key.clone(), order.task.user.clone());
+        (order.task.spare, order.task.fresh) = (line.spare.clone(), lent);
         let told = Told::Take(order.task);
         let end = match line.say(&told).await {
             Ok(()) => line.hear(&node, &key, None, order.came.take()).await,
@@ -169,7 +208,7 @@ async fn serve_with(node: Arc<Node>, mut line: Line, mut order: Order) {
         };
         match end {
             End::Over(how, usage, stays) => {
-                batch::over(&node, key, how, usage).await;
+                lent = batch::over(&node, key, how, usage, stays.then(|| line.spare.clone())).await;
                 if line.say(&Told::Bye).await.is_err() || !stays {
                     return;
                 }
@@ -181,6 +220,7 @@ async fn serve_with(node: Arc<Node>, mut line: Line, mut order: Order) {
                     && !batch::file(&node, &key).exists()
                     && let Told::Take(task) = told =>
             {
+                line.tidy();
                 match start(&node) {
                     Ok(another) => (line, order, is_new) = (another, Order { key, task, came: None }, true),
                     Err(e) => return never_begun(&node, key, format!("its helper can't be started: {e}")).await,
@@ -191,7 +231,7 @@ async fn serve_with(node: Arc<Node>, mut line: Line, mut order: Order) {
         }
         match rest(&node, &mut line, user).await {
             Some(next) => (order, is_new) = (next, false),
-            None => return,
+            None => return line.tidy(),
         }
     }
 }
@@ -232,7 +272,8 @@ pub async fn serve(node: Arc<Node>, listener: UnixListener) {
             Ok((stream, _)) => {
                 let me = effective_uid();
                 if stream.peer_cred().is_ok_and(|cred| cred.uid() == me || cred.uid() == 0) {
-                    tokio::spawn(talk(node.clone(), Line { stream, frames: Frames::default() }));
+                    let (frames, spare, groups) = (Frames::default(), PathBuf::new(), Vec::new());
+                    tokio::spawn(talk(node.clone(), Line { stream, frames, spare, groups }));
                 }
             }
             Err(e) => {
@@ -252,7 +293,7 @@ async fn talk(node: Arc<Node>, mut line: Line) {
     }
     match line.hear(&node, &key, Some(told), None).await {
         End::Over(how, usage, _) => {
-            batch::over(&node, key, how, usage).await;
+            batch::over(&node, key, how, usage, None).await;
             // If it does not hear this it asks, and finds that nobody knows of its job.
             let _ = line.say(&Told::Bye).await;
         }
