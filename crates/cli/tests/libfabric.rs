@@ -80,12 +80,15 @@ fn goes(lab: &Lab, from: usize, to: &[&str]) {
     });
 }
 
-/// They end, and what they leave in shared memory, which the next daemons would take away, is taken away.
+/// They end as daemons do that are told to, and leave nothing in shared memory.
 fn leave(mut lab: Lab) {
     for node in &mut lab.nodes {
-        let file = format!("/dev/shm/{}:0:0", node.pid());
+        let begins = format!("{}:", node.pid());
         assert!(node.stop(), "{}", node.name);
-        let _ = std::fs::remove_file(file);
+        assert!(node.log().contains(" stops; "), "{}: {}", node.name, node.log());
+        let left = std::fs::read_dir("/dev/shm").unwrap().map(|file| file.unwrap().file_name());
+        let left: Vec<_> = left.filter(|name| name.to_string_lossy().starts_with(&begins)).collect();
+        assert!(left.is_empty(), "{} leaves {left:?}", node.name);
     }
 }
 

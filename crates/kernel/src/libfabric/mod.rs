@@ -117,8 +117,8 @@ impl Drop for Endpoint {
 impl Endpoint {
     /// Opens one. The error is for people.
     pub fn open(wanted: &Wanted) -> Result<Endpoint, String> {
-        let library = Library::load(wanted.library)?;
         let _signals = signals::Kept::new();
+        let library = Library::load(wanted.library)?;
         let info = find(&library, wanted)?;
         let mut objects = Objects { library, info, all: Vec::new() };
         let (mut fabric, mut domain, mut table, mut queue, mut point) =

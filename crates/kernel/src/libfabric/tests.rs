@@ -17,7 +17,7 @@ fn open(provider: &str) -> Option<Endpoint> {
 
 /// What came to `to`, when all was sent.
 fn carry(from: &mut Endpoint, to: &mut Endpoint, messages: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    let peer = from.peer(&to.address().to_vec()).unwrap();
+    let peer = from.peer(to.address()).unwrap();
     let (never, _other) = std::os::unix::net::UnixStream::pair().unwrap();
     let mut due: Vec<(u64, Vec<u8>)> = (0..).zip(messages.iter().cloned()).collect();
     due.reverse();
@@ -58,7 +58,7 @@ fn all_sizes_come(provider: &str) {
     let (Some(mut a), Some(mut b)) = (open(provider), open(provider)) else { return };
     println!("{}: {} bytes of address, waits: {}", a.provider(), a.address().len(), a.waits());
     let sizes = [0, 1, 63, 64, 65, 4095, 4096, 4097, 16_384, 65_535, 65_568, 69_999, 70_000];
-    let of = |n: usize| (0..n).map(|i| (i * 31 >> 3) as u8 ^ n as u8).collect::<Vec<u8>>();
+    let of = |n: usize| (0..n).map(|i| ((i * 31) >> 3) as u8 ^ n as u8).collect::<Vec<u8>>();
     let messages: Vec<Vec<u8>> = sizes.iter().cycle().take(130).map(|n| of(*n)).collect();
     let mut came = carry(&mut a, &mut b, &messages);
     let mut sent = messages.clone();

@@ -450,3 +450,6 @@ impl Thread {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;
