@@ -164,6 +164,7 @@ fn where_the_library_is_missing_all_goes_over_tcp() {
     let text = ok(&mut fabric(&lab.nodes[1], &[]));
     assert!(text.contains("rails    none: /nowhere/libfabric.so.1 can't be loaded"), "{text}");
     assert_eq!(rails(&lab.nodes[1]).sent + rails(&lab.nodes[1]).came, 0);
+    leave(lab);
 }
 
 fn interrupted(provider: &str, kill: bool) {
@@ -196,7 +197,7 @@ fn interrupted(provider: &str, kill: bool) {
     for node in [&lab.nodes[0], &lab.nodes[1], &lab.nodes[3]] {
         assert!(region(node, "r") == bytes(5_000_000, 2), "{}", node.name);
     }
-    // And with it again, as another life.
+    // And with it again, as another life, of which nobody keeps what was seen of the one before.
     match kill {
         true => lab.nodes[2].start(),
         false => signal(lab.nodes[2].pid(), "CONT"),

@@ -4,7 +4,7 @@
 //!
 //! A lane is used when a first message has come to the other end, and that has said so.
 
-use super::rail::{Rail, Wanted};
+use super::rail::{Ends, Rail, Wanted};
 use super::wire::{Frame, Ticket, VERSION};
 use crate::link::broken;
 use pando_fabric::Key;
@@ -29,8 +29,7 @@ const TRIAL: u32 = 0;
 /// See above.
 pub struct Lane {
     rail: Arc<Rail>,
-    /// Whose name, and which life.
-    peer: (String, u64),
+    peer: Ends,
     ours: Ticket,
     /// Opens what comes.
     pub seal: Seal,
@@ -71,7 +70,7 @@ impl Drop for Lane {
 
 impl Lane {
     /// This end of one, which the other end is told of.
-    pub fn new(rail: &Arc<Rail>, peer: (String, u64)) -> Arc<Lane> {
+    pub fn new(rail: &Arc<Rail>, peer: Ends) -> Arc<Lane> {
         let (mut tag, mut key) = ([0; 8], Key([0; 32]));
         token::random(&mut tag);
         token::random(&mut key.0);
@@ -97,7 +96,7 @@ impl Lane {
     }
 
     /// The other end as it is named in the log.
-    pub fn peer(&self) -> &(String, u64) {
+    pub fn peer(&self) -> &Ends {
         &self.peer
     }
 

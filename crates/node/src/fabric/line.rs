@@ -115,7 +115,7 @@ fn hello(node: &Node, life: &Life, way: Way) -> Option<(Hello, Option<Arc<Lane>>
     let line = life.lines.get(&way).filter(|line| line.connection == 0)?;
     let who = life.who(way.peer)?.clone();
     let (from, to) = ((life.me, life.number), (way.peer, who.life));
-    let lane = node.fabric.rail().filter(|_| way.bulk).and_then(|rail| rail.offer(&who.name, who.life));
+    let lane = node.fabric.rail().filter(|_| way.bulk).and_then(|rail| rail.offer(&who.name, (life.number, who.life)));
     let beside = lane.as_ref().map(|lane| lane.ticket());
     let hello = Hello { founding: life.founding, from, to, bulk: way.bulk, have: line.session.here(), beside };
     Some((hello, lane, who, line.count))
@@ -221,7 +221,7 @@ pub async fn accept(
     let way = Way { peer: hello.from.0, bulk: hello.bulk };
     let connection = node.number();
     let rail = node.fabric.rail().filter(|_| hello.bulk && hello.beside.is_some());
-    let lane = rail.and_then(|rail| rail.offer(peer, hello.from.1));
+    let lane = rail.and_then(|rail| rail.offer(peer, (hello.to.1, hello.from.1)));
     let ticket = lane.as_ref().map(|lane| lane.ticket());
     let (answer, wake) = receive(node, peer, &hello, connection, ticket).map_err(broken)?;
     let sent = timeout(patience, frames.send(VERSION, &answer)).await;

@@ -62,9 +62,13 @@ struct Counts {
     useless: AtomicU64,
 }
 
+/// A connection's two ends: the other one's name, and this one's and its lives. A life is another one after a node was left out: what was seen of the
+/// other end by one that stood still itself says nothing then.
+pub type Ends = (String, (u64, u64));
+
 /// How it is with a node.
 struct Peer {
-    life: u64,
+    lives: (u64, u64),
     /// Why it gets nothing by libfabric.
     refused: Option<(String, Instant)>,
 }
@@ -164,12 +168,12 @@ async fn open(node: &Arc<Node>) -> Result<Arc<Rail>, String> {
 
 impl Rail {
     /// This end of a lane to a node, if that may be tried.
-    pub fn offer(self: &Arc<Rail>, name: &str, life: u64) -> Option<Arc<Lane>> {
+    pub fn offer(self: &Arc<Rail>, name: &str, lives: (u64, u64)) -> Option<Arc<Lane>> {
         let peers = self.peers();
-        let fresh = |p: &&Peer| p.life == life && p.refused.as_ref().is_some_and(|(_, when)| when.elapsed() < AGAIN);
+        let fresh = |p: &&Peer| p.lives == lives && p.refused.as_ref().is_some_and(|(_, when)| when.elapsed() < AGAIN);
         let refused = peers.get(name).filter(fresh).is_some();
         drop(peers);
-        (!refused && self.goes_on()).then(|| Lane::new(self, (name.to_owned(), life)))
+        (!refused && self.goes_on()).then(|| Lane::new(self, (name.to_owned(), lives)))
     }
 
     /// It can be used.
@@ -200,11 +204,11 @@ impl Rail {
     }
 
     /// A node does not get anything by libfabric for now.
-    pub fn refuse(&self, (name, life): &(String, u64), why: &str) {
+    pub fn refuse(&self, (name, lives): &Ends, why: &str) {
         let mut peers = self.peers();
         let known =
-            peers.get(name).is_some_and(|p| p.life == *life && p.refused.as_ref().is_some_and(|(w, _)| w == why));
-        peers.insert(name.clone(), Peer { life: *life, refused: Some((why.to_owned(), Instant::now())) });
+            peers.get(name).is_some_and(|p| p.lives == *lives && p.refused.as_ref().is_some_and(|(w, _)| w == why));
+        peers.insert(name.clone(), Peer { lives: *lives, refused: Some((why.to_owned(), Instant::now())) });
         drop(peers);
         if !known {
             tracing::info!("fabric: nothing goes to {name} by libfabric, but over TCP: {why}");
@@ -212,8 +216,8 @@ impl Rail {
     }
 
     /// It does.
-    pub fn accept(&self, (name, life): &(String, u64)) {
-        self.peers().insert(name.clone(), Peer { life: *life, refused: None });
+    pub fn accept(&self, (name, lives): &Ends) {
+        self.peers().insert(name.clone(), Peer { lives: *lives, refused: None });
     }
 
     /// There is another lane.

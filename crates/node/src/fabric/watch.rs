@@ -1,5 +1,5 @@
-//! Whether a thread comes back from somebody else's code. libfabric's shared memory has locks that a node may have held when it was killed: who wants
-//! one then waits for ever, and does so on a CPU.
+//! Whether a thread comes back from somebody else's code. libfabric's shared memory has spin locks: if a node is killed that holds one, who wants it
+//! next may wait for ever, and on a CPU. This was not seen happen; whatever keeps such a thread, the daemon goes on over TCP.
 
 use pando_kernel::urgency::{self, Urgency};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use std::time::Instant;
 /// Milliseconds in which any call comes back.
 const LONGEST_MS: u64 = 3000;
 /// For people.
-pub const WHY: &str = "a call of it does not come back (a node was killed that held a lock?): start this daemon again";
+pub const WHY: &str = "a call of it does not come back (was a node killed that held a lock?): start this daemon again";
 
 /// See above.
 pub struct Watch {
@@ -63,5 +63,39 @@ impl Watch {
         }
         let _ = urgency::set(self.tid.load(Ordering::SeqCst), urgency::LAST);
         Some(WHY.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    #[test]
+    fn a_thread_that_does_not_come_back_is_seen_and_is_modest_until_it_does() {
+        let watch = Arc::new(Watch::new());
+        let (come_back, comes) = channel::<()>();
+        let its = watch.clone();
+        let thread = std::thread::spawn(move || {
+            its.is_me();
+            its.goes_in();
+            let _ = comes.recv();
+            its.comes_out();
+        });
+        let why = loop {
+            match watch.look() {
+                Some(why) => break why,
+                None => std::thread::sleep(Duration::from_millis(20)),
+            }
+        };
+        assert_eq!(why, WHY);
+        assert!(watch.is_stuck() && watch.look().is_none(), "it is news once");
+        let tid = watch.tid.load(Ordering::SeqCst);
+        assert_eq!(urgency::of(tid).unwrap().policy, urgency::LAST.policy);
+        come_back.send(()).unwrap();
+        thread.join().unwrap();
+        assert!(!watch.is_stuck() && watch.look().is_none());
     }
 }

@@ -20,7 +20,7 @@ fn whatever_comes_only_what_is_sealed_for_a_lane_is_kept() {
     let thread = rail();
     let rail = &thread.rail;
     check!().with_type::<Vec<(u8, Vec<u8>)>>().for_each(|all| {
-        let lane = Lane::new(rail, ("n2".into(), 1));
+        let lane = Lane::new(rail, ("n2".into(), (1, 2)));
         let (ticket, good) = (lane.ticket(), Seal::new(&lane.ticket().key.0));
         let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
         let before = count(&rail.counts.came);
@@ -69,7 +69,7 @@ fn whatever_is_said_to_be_a_ticket() {
     check!().with_type::<(u8, String, Vec<u8>, u64, [u8; 32])>().for_each(|(what, name, address, tag, key)| {
         let provider = if what % 2 == 0 { "tcp".to_owned() } else { name.clone() };
         let ticket = Ticket { provider, address: address.clone(), tag: *tag, key: Key(*key) };
-        let lane = Lane::new(&thread.rail, ("n2".into(), 1));
+        let lane = Lane::new(&thread.rail, ("n2".into(), (1, 2)));
         let usable = ticket.is_sound() && ticket.provider == "tcp";
         assert_eq!(lane.join(Some(ticket), &Arc::default()).is_some(), usable);
     });
