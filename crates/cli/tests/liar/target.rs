@@ -80,6 +80,7 @@ fn connected_for(stage: Stage, victim: Child) -> (Stage, Child, Helper, Channel)
         holds: None,
         release: false,
         whole_machine: false,
+        waits: Vec::new(),
     };
     let mut command = Command::new(pando());
     let order = serde_json::to_string(&order).unwrap();
