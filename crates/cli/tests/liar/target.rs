@@ -76,7 +76,6 @@ fn connected_for(stage: Stage, victim: Child) -> (Stage, Child, Helper, Channel)
         reason: "test".into(),
         limits: stage.limits.clone(),
         shared: Vec::new(),
-        waits: Vec::new(),
         holds: None,
         release: false,
         whole_machine: false,
