@@ -324,13 +324,14 @@ impl Endpoint {
     }
 
     /// Waits until there is something to do, `other` is readable, or so many microseconds are over (negative: for ever). For a provider that can't
-    /// say when there is something to do the time should be short, or nothing be expected.
-    pub fn rest(&mut self, other: RawFd, timeout_us: i64) -> std::io::Result<()> {
-        let Some(ready) = self.ready else { return poll::wait(&[(other, false)], timeout_us).map(drop) };
+    /// say when there is something to do the time should be short, or nothing be expected. Gives whether the library wants to go on.
+    pub fn rest(&mut self, other: RawFd, timeout_us: i64) -> std::io::Result<bool> {
+        let Some(ready) = self.ready else { return poll::wait(&[(other, false)], timeout_us).map(|_| false) };
         let mut objects = [self.queue.cast::<ffi::Object>()];
         // SAFETY: the list has one object, which lives.
         let may_wait = unsafe { ((*(*self.fabric).calls).try_wait)(self.fabric, objects.as_mut_ptr(), 1) } == 0;
-        poll::wait(&[(ready, false), (other, false)], if may_wait { timeout_us } else { 0 }).map(drop)
+        let said = poll::wait(&[(ready, false), (other, false)], if may_wait { timeout_us } else { 0 })?;
+        Ok(!may_wait || said[0] != 0)
     }
 }
 

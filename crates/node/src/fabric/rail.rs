@@ -33,6 +33,10 @@ const OPENS: Duration = Duration::from_secs(5);
 const PAUSES: (i64, i64) = (2_000, 200);
 /// And so often before that at once.
 const LOOKS: u32 = 200;
+/// Where nothing is expected and libfabric wants to go on so often without anything coming of it, it does so only after a pause of so many
+/// microseconds: connections with garbage at its port, which it keeps, would have it run all the time.
+const VAIN: u32 = 64;
+const PAUSE_VAIN: i64 = 100_000;
 
 /// See above.
 pub struct Rail {
@@ -358,7 +362,7 @@ impl Thread {
 
     fn serve(&mut self, endpoint: &mut Endpoint) -> Result<(), String> {
         self.rail.watch.is_me();
-        let mut looks = 0;
+        let (mut looks, mut vain) = (0, 0);
         loop {
             self.rail.rung.store(false, Ordering::SeqCst);
             self.collect();
@@ -370,7 +374,7 @@ impl Thread {
             let count = self.go_on(endpoint)?;
             self.rail.watch.comes_out();
             if sent + count > 0 {
-                looks = 0;
+                (looks, vain) = (0, 0);
                 continue;
             }
             let live = |due: &Due| (due.under_way > 0 || !due.sealed.is_empty()) && due.lane.strong_count() > 0;
@@ -385,8 +389,13 @@ impl Thread {
                 }
                 (true, false) => PAUSES.1,
             };
-            endpoint.rest(self.bell.as_raw_fd(), pause).map_err(|e| e.to_string())?;
-            poll::drain(self.bell.as_raw_fd());
+            let bell = self.bell.as_raw_fd();
+            let wants = endpoint.rest(bell, pause).map_err(|e| e.to_string())?;
+            vain = if wants && !busy { vain + 1 } else { 0 };
+            if vain > VAIN {
+                poll::wait(&[(bell, false)], PAUSE_VAIN).map_err(|e| e.to_string())?;
+            }
+            poll::drain(bell);
             looks = if busy { looks } else { 0 };
         }
     }
