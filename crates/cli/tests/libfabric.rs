@@ -1,4 +1,4 @@
-//! libfabric beside TCP on real daemons, with its providers tcp and shm: what is large goes that way and comes whole, and all goes over TCP where the
+//! libfabric beside TCP on real daemons, with its provider tcp: what is large goes that way and comes whole, and all goes over TCP where the
 //! library is missing, or a node is killed, stands still, or has another provider.
 
 mod lab;
@@ -80,23 +80,20 @@ fn goes(lab: &Lab, from: usize, to: &[&str]) {
     });
 }
 
-/// They end as daemons do that are told to, and leave nothing in shared memory.
+/// They end as daemons do that are told to: libraries that libfabric is linked with would end them at once.
 fn leave(mut lab: Lab) {
     for node in &mut lab.nodes {
-        let begins = format!("{}:", node.pid());
         assert!(node.stop(), "{}", node.name);
         assert!(node.log().contains(" stops; "), "{}: {}", node.name, node.log());
-        let left = std::fs::read_dir("/dev/shm").unwrap().map(|file| file.unwrap().file_name());
-        let left: Vec<_> = left.filter(|name| name.to_string_lossy().starts_with(&begins)).collect();
-        assert!(left.is_empty(), "{} leaves {left:?}", node.name);
     }
 }
 
-fn all_sizes(provider: &str) {
+#[test]
+fn what_is_large_goes_by_the_tcp_provider() {
     if !is_here() {
         return;
     }
-    let lab = Lab::new(3, &with(provider));
+    let lab = Lab::new(3, &with("tcp"));
     together(&all(&lab));
     goes(&lab, 1, &["n1", "n3"]);
     for (i, length) in [1, 1000, 16_384, 65_535, 65_536, 65_537, 200_000, 1_000_001, 9_000_001].into_iter().enumerate()
@@ -113,7 +110,7 @@ fn all_sizes(provider: &str) {
     }
     assert!(after.iter().all(|l| l.forged == 0 && l.not_to.is_empty()), "{after:?}");
     let text = ok(&mut fabric(&lab.nodes[1], &[]));
-    assert!(text.contains(&format!("rails    libfabric {provider}")) && text.contains("to n1 n3"), "{text}");
+    assert!(text.contains(&format!("rails    libfabric tcp")) && text.contains("to n1 n3"), "{text}");
     // All at once, from everybody to everybody.
     std::thread::scope(|scope| {
         for (i, node) in lab.nodes.iter().enumerate() {
@@ -134,23 +131,13 @@ fn all_sizes(provider: &str) {
 }
 
 #[test]
-fn what_is_large_goes_by_the_tcp_provider() {
-    all_sizes("tcp");
-}
-
-#[test]
-fn what_is_large_goes_by_shared_memory() {
-    all_sizes("shm");
-}
-
-#[test]
 fn where_the_library_is_missing_all_goes_over_tcp() {
     if !is_here() {
         return;
     }
     let lab = Lab::with(4, |i| match i {
         2 => format!("{}libfabric_file = \"/nowhere/libfabric.so.1\"\n", with("tcp")),
-        3 => with("shm"),
+        3 => with("net;ofi_rxm"),
         _ => with("tcp"),
     });
     together(&all(&lab));
@@ -160,18 +147,18 @@ fn where_the_library_is_missing_all_goes_over_tcp() {
     carry(&lab, 2, 5_000_000, 5);
     lab.nodes[1].logs("no libfabric here, all goes over TCP: /nowhere/libfabric.so.1 can't be loaded");
     lab.nodes[0].logs("nothing goes to n2 by libfabric, but over TCP: it has none");
-    lab.nodes[0].logs("nothing goes to n3 by libfabric, but over TCP: it has provider shm");
+    lab.nodes[0].logs("nothing goes to n3 by libfabric, but over TCP: it has provider net");
     let text = ok(&mut fabric(&lab.nodes[1], &[]));
     assert!(text.contains("rails    none: /nowhere/libfabric.so.1 can't be loaded"), "{text}");
     assert_eq!(rails(&lab.nodes[1]).sent + rails(&lab.nodes[1]).came, 0);
     leave(lab);
 }
 
-fn interrupted(provider: &str, kill: bool) {
+fn interrupted(kill: bool) {
     if !is_here() {
         return;
     }
-    let mut lab = Lab::new(4, &with(provider));
+    let mut lab = Lab::new(4, &with("tcp"));
     together(&all(&lab));
     goes(&lab, 1, &["n1", "n3", "n4"]);
     let file = lab.dir.join("large");
@@ -205,28 +192,16 @@ fn interrupted(provider: &str, kill: bool) {
     together(&all(&lab));
     carry(&lab, 1, 5_000_000, 3);
     carry(&lab, 2, 5_000_000, 4);
-    if provider == "tcp" {
-        goes(&lab, 1, &["n1", "n3", "n4"]);
-    }
+    goes(&lab, 1, &["n1", "n3", "n4"]);
     leave(lab);
 }
 
 #[test]
 fn a_member_that_is_killed_leaves_nothing_done_by_the_tcp_provider() {
-    interrupted("tcp", true);
-}
-
-#[test]
-fn a_member_that_is_killed_leaves_nothing_done_by_shared_memory() {
-    interrupted("shm", true);
+    interrupted(true);
 }
 
 #[test]
 fn a_member_that_stands_still_is_left_out_by_the_tcp_provider() {
-    interrupted("tcp", false);
-}
-
-#[test]
-fn a_member_that_stands_still_is_left_out_by_shared_memory() {
-    interrupted("shm", false);
+    interrupted(false);
 }

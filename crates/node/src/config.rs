@@ -523,6 +523,7 @@ mod tests {
             ("listen = \"0.0.0.0:99999\"", ["listen = \"0.0.0.0:99999\"", "ADDRESS:PORT"]),
             ("[fabric]\nmulticast = \"10.0.0.1:7118\"", ["multicast = \"10.0.0.1:7118\"", "\"off\""]),
             ("[fabric]\nlibfabric = \"\"", ["[fabric] libfabric = \"\"", "\"off\""]),
+            ("[fabric]\nlibfabric = \"shm\"", ["[fabric] libfabric = \"shm\"", "\"tcp\""]),
             ("[fabric]\nlibfabric_file = \"lib/x.so\"", ["libfabric_file = \"lib/x.so\"", "from /"]),
             ("[fabric]\ndatagram = 70000", ["[fabric] datagram = 70000", "from 576 to 60000"]),
             ("advertise = \"203.0.113.7\"", ["advertise = \"203.0.113.7\"", "ADDRESS:PORT"]),

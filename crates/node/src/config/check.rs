@@ -101,6 +101,10 @@ fn libfabric(f: &Fabric) -> Result<(), String> {
         let text = "write one that `fi_info` shows, for example \"tcp\", or \"off\"";
         return Err(format!("[fabric] libfabric = {:?} is no provider: {text}", f.libfabric));
     }
+    if f.libfabric.split(';').any(|part| part.eq_ignore_ascii_case("shm")) {
+        let text = "with it a node that is killed can keep others in a call for ever: write \"tcp\", or your interconnect's provider";
+        return Err(format!("[fabric] libfabric = {:?}: {text}", f.libfabric));
+    }
     if f.libfabric_file.is_empty() || f.libfabric_file.contains('/') && !f.libfabric_file.starts_with('/') {
         let text = "write the library's name (\"libfabric.so.1\"), or the whole path, from /";
         return Err(format!("[fabric] libfabric_file = {:?}: {text}", f.libfabric_file));

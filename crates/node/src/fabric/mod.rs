@@ -8,7 +8,6 @@ mod cast;
 mod chores;
 mod find;
 mod lane;
-mod leftover;
 mod life;
 mod line;
 mod rail;

@@ -2,7 +2,6 @@
 //! is sealed for them. Where nothing is under way and nothing expected it sleeps.
 
 use super::lane::Lane;
-use super::leftover;
 use super::watch::Watch;
 use crate::daemon::Node;
 use pando_kernel::libfabric::{self, Endpoint, Event, Unsent};
@@ -143,17 +142,13 @@ async fn open(node: &Arc<Node>) -> Result<Arc<Rail>, String> {
         let wanted = libfabric::Wanted {
             library: Path::new(&config.libfabric_file),
             provider: &config.libfabric,
-            // The others name their endpoints without a network.
-            here: here.filter(|_| config.libfabric != "shm"),
+            here,
             longest: MAX_BODY + AROUND,
             buffers: BUFFERS,
         };
-        let record = node.place.state.join("libfabric");
-        leftover::sweep(&record);
         let made = Endpoint::open(&wanted).and_then(|endpoint| Ok((Thread::new(&endpoint)?, endpoint)));
         match made {
             Ok((thread, endpoint)) => {
-                leftover::note(&record, endpoint.address());
                 // Who does not wait any more has said that there is none.
                 if tell.send(Ok(thread.rail.clone())).is_ok() {
                     thread.run(endpoint);

@@ -1,5 +1,5 @@
-//! Whether a thread comes back from somebody else's code. libfabric's shared memory has spin locks: if a node is killed that holds one, who wants it
-//! next may wait for ever, and on a CPU. This was not seen happen; whatever keeps such a thread, the daemon goes on over TCP.
+//! Whether a thread comes back from somebody else's code: with libfabric's shared memory it was seen that it does not, after another node was killed
+//! (docs/decisions/0044). Whatever keeps such a thread, the daemon goes on over TCP.
 
 use pando_kernel::urgency::{self, Urgency};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use std::time::Instant;
 /// Milliseconds in which any call comes back.
 const LONGEST_MS: u64 = 3000;
 /// For people.
-pub const WHY: &str = "a call of it does not come back (was a node killed that held a lock?): start this daemon again";
+pub const WHY: &str = "a call of it does not come back: start this daemon again";
 
 /// See above.
 pub struct Watch {
