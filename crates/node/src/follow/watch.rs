@@ -141,8 +141,7 @@ async fn go(node: &Arc<Node>, going: Going) {
             Some(name.clone()).filter(|name| is_open(node, name) && has_memory(node, name, &process))
         }
         Aim::Node(name) => Some(name.clone()),
-        // It was away for that reason; who follows goes only where there is more room than at home.
-        Aim::Best if going.back => choice::best(node, &node.name(), &process, true).ok().map(|(name, _)| name),
+        // Wherever it was: others may have gone there meanwhile, and home may be as good.
         Aim::Best => choice::better(node, &process),
     };
     let Some(dest) = dest else {
