@@ -110,7 +110,7 @@ fn what_is_large_goes_by_the_tcp_provider() {
     }
     assert!(after.iter().all(|l| l.forged == 0 && l.not_to.is_empty()), "{after:?}");
     let text = ok(&mut fabric(&lab.nodes[1], &[]));
-    assert!(text.contains(&format!("rails    libfabric tcp")) && text.contains("to n1 n3"), "{text}");
+    assert!(text.contains("rails    libfabric tcp") && text.contains("to n1 n3"), "{text}");
     // All at once, from everybody to everybody.
     std::thread::scope(|scope| {
         for (i, node) in lab.nodes.iter().enumerate() {
