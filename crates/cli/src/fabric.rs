@@ -3,7 +3,9 @@
 use crate::args::FabricVerb;
 use crate::cluster::Done;
 use pando_node::client::{Client, ClientError};
-use pando_node::views::{Compare, Compared, FabricStatus, Multicast, Signalled, Strobe, StrobeRequest, Variable};
+use pando_node::views::{
+    Compare, Compared, FabricStatus, Libfabric, Multicast, Signalled, Strobe, StrobeRequest, Variable,
+};
 use std::io::{Read, Write};
 use std::path::Path;
 
@@ -73,6 +75,7 @@ fn status(client: &Client, json: bool) -> Done {
     }
     if status.epoch > 0 {
         println!("casts    {}", cast_in_words(&status.multicast));
+        println!("rails    {}", rails_in_words(&status.libfabric));
     }
     status.waits.iter().for_each(|why| println!("waits    {why}"));
     Ok(())
@@ -93,6 +96,18 @@ fn in_words(s: &Strobe) -> String {
     };
     let counts = format!("{beats}, {} late, {} lost, {} skipped", s.late, s.lost, s.skipped);
     format!("every {:.3} ms{micro}; {counts}{off}; longest gap {:.3} ms", ms(s.period_us), ms(s.longest_us))
+}
+
+fn rails_in_words(l: &Libfabric) -> String {
+    let Some(provider) = &l.provider else {
+        return format!("none: {}", l.off.as_deref().unwrap_or("no libfabric here"));
+    };
+    let mb = |bytes: u64| bytes as f64 / 1e6;
+    let to = if l.to.is_empty() { "nobody now".into() } else { l.to.join(" ") };
+    let not: String = l.not_to.iter().map(|(name, why)| format!("; not to {name}: {why}")).collect();
+    let counts = format!("{:.1} MB sent, {:.1} MB came", mb(l.sent), mb(l.came));
+    let bad = format!("{} messages too many, {} strange, {} forged", l.useless, l.strange, l.forged);
+    format!("libfabric {provider}, to {to}{not}; {counts}; {bad}")
 }
 
 fn cast_in_words(m: &Multicast) -> String {

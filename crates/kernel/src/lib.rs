@@ -15,6 +15,7 @@ pub mod inject;
 pub mod job;
 pub mod job_group;
 pub mod lease;
+pub mod libfabric;
 pub mod limit;
 pub mod memory;
 pub mod naming;

@@ -18,6 +18,15 @@ impl Default for Urgency {
     }
 }
 
+/// The calling thread.
+pub fn me() -> i32 {
+    // SAFETY: no arguments.
+    unsafe { libc::gettid() }
+}
+
+/// Runs only where nobody else wants to.
+pub const LAST: Urgency = Urgency { policy: libc::SCHED_IDLE, nice: 0 };
+
 /// Of thread `tid`.
 pub fn of(tid: i32) -> io::Result<Urgency> {
     // SAFETY: plain values.

@@ -3,11 +3,13 @@
 
 mod about;
 mod check;
+mod fabric;
 mod gang;
 mod queue;
 
 pub use about::{About, LONGEST_WORD};
 pub use check::doubts;
+pub use fabric::Fabric;
 pub use gang::Gang;
 pub use queue::{EtcdStore, Queue};
 
@@ -146,27 +148,6 @@ pub struct Connections {
     pub redial_ms: u64,
 }
 
-/// Administratively scoped (RFC 2365): it stays within a site, and with a TTL of 1 on the wire.
-const DEFAULT_GROUP: &str = "239.192.71.17:7118";
-
-/// `[fabric]`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Fabric {
-    /// Milliseconds after which a member that can't be reached is left out, though gossip hears of it.
-    pub lost_after_ms: u64,
-    /// Most children of a node in a tree.
-    pub arity: u32,
-    /// Most megabytes of all regions at this node; 0: a fifth of what it may use.
-    pub regions_mb: u64,
-    /// Milliseconds between two beats of the strobe in a fabric that this node founds; 0 for none.
-    pub strobe_ms: u64,
-    /// Where large transfers are cast, `GROUP:PORT`; `off`: nowhere.
-    pub multicast: String,
-    /// Bytes of a datagram; 0: as many as fit into a packet.
-    pub datagram: u32,
-}
-
 /// `[jobs]`: parallel jobs that begin at other nodes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -250,13 +231,6 @@ pub struct Files {
     pub shared: Vec<String>,
 }
 
-impl Fabric {
-    /// Group and port of multicast; none: it is off, or is no group.
-    pub fn group(&self) -> Option<std::net::SocketAddrV4> {
-        self.multicast.parse().ok().filter(|at: &std::net::SocketAddrV4| at.ip().is_multicast() && at.port() > 0)
-    }
-}
-
 impl Files {
     /// Names and directories.
     pub fn shared_directories(&self) -> Vec<(String, String)> {
@@ -331,13 +305,6 @@ impl Default for Membership {
             window: 256,
             oldest_ms: 30_000,
         }
-    }
-}
-
-impl Default for Fabric {
-    fn default() -> Self {
-        let multicast = DEFAULT_GROUP.to_owned();
-        Fabric { lost_after_ms: 5_000, arity: 4, regions_mb: 0, strobe_ms: 1000, multicast, datagram: 0 }
     }
 }
 
@@ -555,6 +522,9 @@ mod tests {
             ("listen = \"7117\"", ["listen = \"7117\"", "ADDRESS:PORT"]),
             ("listen = \"0.0.0.0:99999\"", ["listen = \"0.0.0.0:99999\"", "ADDRESS:PORT"]),
             ("[fabric]\nmulticast = \"10.0.0.1:7118\"", ["multicast = \"10.0.0.1:7118\"", "\"off\""]),
+            ("[fabric]\nlibfabric = \"\"", ["[fabric] libfabric = \"\"", "\"off\""]),
+            ("[fabric]\nlibfabric = \"shm\"", ["[fabric] libfabric = \"shm\"", "\"tcp\""]),
+            ("[fabric]\nlibfabric_file = \"lib/x.so\"", ["libfabric_file = \"lib/x.so\"", "from /"]),
             ("[fabric]\ndatagram = 70000", ["[fabric] datagram = 70000", "from 576 to 60000"]),
             ("advertise = \"203.0.113.7\"", ["advertise = \"203.0.113.7\"", "ADDRESS:PORT"]),
             ("advertise = \"203.0.113.7:0\"", ["advertise = \"203.0.113.7:0\"", "ADDRESS:PORT"]),

@@ -339,7 +339,10 @@ async fn live(place: Place, mut config: Config) -> Result<(), DaemonError> {
     node.events.say(Event::new("node", format!("node {name} stops; moved processes go on without it")));
     peers::send_all(&node, node.cluster.leave());
     tokio::time::sleep(LAST_WORDS).await;
-    tokio::task::block_in_place(|| node.writer.finish());
+    tokio::task::block_in_place(|| {
+        node.fabric.close();
+        node.writer.finish();
+    });
     let _ = fs::remove_file(&node.place.socket);
     let _ = fs::remove_file(node.engine_socket());
     let _ = fs::remove_file(queue::batch::socket(&node));

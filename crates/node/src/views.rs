@@ -45,6 +45,32 @@ pub struct FabricStatus {
     /// How large transfers come.
     #[serde(default)]
     pub multicast: Multicast,
+    /// Another way for what is large.
+    #[serde(default)]
+    pub libfabric: Libfabric,
+}
+
+/// libfabric as it is used at a node. Counted since the daemon began.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Libfabric {
+    /// The provider, as libfabric calls it; none: nothing goes that way.
+    pub provider: Option<String>,
+    /// Why not.
+    pub off: Option<String>,
+    /// Nodes that what is large goes to so, while there are connections to them.
+    pub to: Vec<String>,
+    /// Nodes for which it was tried lately, and why all goes over TCP.
+    pub not_to: Vec<(String, String)>,
+    /// Bytes that were sent so, and that came so and were what they should be.
+    pub sent: u64,
+    /// See above.
+    pub came: u64,
+    /// Messages that were here already.
+    pub useless: u64,
+    /// Messages that nobody here waits for.
+    pub strange: u64,
+    /// Messages that say that they are of a link here, and are not sealed as its are.
+    pub forged: u64,
 }
 
 /// Multicast of large transfers, as it is at a node. Counted since it is in the fabric.

@@ -111,6 +111,16 @@ pub struct Fabric {
     pub strobe: Strobe,
     /// By which way bytes have come.
     pub multicast: Multicast,
+    /// See there.
+    pub libfabric: Libfabric,
+}
+
+/// Of libfabric at one node.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Libfabric {
+    /// Bytes that were sent by it.
+    pub sent: u64,
 }
 
 /// Of multicast at one node.

@@ -1,4 +1,4 @@
-//! Datagrams of multicast: each is sealed with a key that its sender has spread over authenticated links. What is not for us, or not what its
+//! Datagrams of multicast, and of libfabric: each is sealed with a key that its sender has spread over authenticated links. What is not for us, or not what its
 //! sender has sealed, is refused before anything else looks at it.
 //!
 //! Magic and version (4), tag (8) and number (4), in the clear but under the seal; then the sealed bytes (AES-256-GCM) and its tag (16).
@@ -9,8 +9,8 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 pub const HEADER: usize = 16;
 /// Bytes that a datagram has besides what it carries.
 pub const AROUND: usize = HEADER + 16;
-/// Bytes that one carries at most.
-pub const MAX_BODY: usize = 60_000;
+/// Bytes that one carries at most: a chunk of a transfer, as a link frames it.
+pub const MAX_BODY: usize = 68_000;
 /// The last byte is the version.
 const MAGIC: [u8; 4] = [0xd7, b'P', b'C', 1];
 

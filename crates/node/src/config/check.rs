@@ -49,6 +49,7 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
         return Err(format!("[membership] needs tell_most <= window, and has {} and {}", m.tell_most, m.window));
     }
     multicast(&config.fabric)?;
+    libfabric(&config.fabric)?;
     address("listen", &config.listen, true)?;
     config.metrics.listen.as_deref().map_or(Ok(()), |listen| address("[metrics] listen", listen, true))?;
     config.advertise.as_deref().map_or(Ok(()), |advertise| address("advertise", advertise, false))?;
@@ -89,6 +90,24 @@ fn multicast(f: &Fabric) -> Result<(), String> {
     if f.datagram != 0 && !(576..=60_000).contains(&f.datagram) {
         let text = "write bytes, from 576 to 60000, or 0 for as many as fit into a packet";
         return Err(format!("[fabric] datagram = {}: {text}", f.datagram));
+    }
+    Ok(())
+}
+
+/// What carries large messages.
+fn libfabric(f: &Fabric) -> Result<(), String> {
+    let of_a_name = |c: char| c.is_ascii_alphanumeric() || "_;-".contains(c);
+    if f.libfabric.is_empty() || f.libfabric.len() > 64 || !f.libfabric.chars().all(of_a_name) {
+        let text = "write one that `fi_info` shows, for example \"tcp\", or \"off\"";
+        return Err(format!("[fabric] libfabric = {:?} is no provider: {text}", f.libfabric));
+    }
+    if f.libfabric.split(';').any(|part| part.eq_ignore_ascii_case("shm")) {
+        let text = "with it a node that is killed can keep others in a call for ever: write \"tcp\", or your interconnect's provider";
+        return Err(format!("[fabric] libfabric = {:?}: {text}", f.libfabric));
+    }
+    if f.libfabric_file.is_empty() || f.libfabric_file.contains('/') && !f.libfabric_file.starts_with('/') {
+        let text = "write the library's name (\"libfabric.so.1\"), or the whole path, from /";
+        return Err(format!("[fabric] libfabric_file = {:?}: {text}", f.libfabric_file));
     }
     Ok(())
 }

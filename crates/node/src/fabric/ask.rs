@@ -2,7 +2,7 @@
 
 pub use super::life::most;
 use super::life::{By, Life};
-use super::{Inner, find};
+use super::{Inner, find, rail};
 use crate::audit::Entry;
 use crate::daemon::Node;
 use crate::gang::BEFORE;
@@ -75,6 +75,7 @@ pub async fn status(State(node): State<Arc<Node>>) -> Json<FabricStatus> {
         members: view.members.iter().map(name).collect(),
         waits: life.stuck.is_some().then_some(stuck).or(silent),
         multicast: life.multicast(&node),
+        libfabric: rail::status(&node),
         strobe: views::Strobe {
             period_us: pulse.period_us(),
             micro: u32::from(pulse.parts().saturating_sub(1)),

@@ -1,6 +1,6 @@
 //! What is done again and again: looking who is lost, telling the core that time passes, ending lives.
 
-use super::{another, cast, find, strobe};
+use super::{another, cast, find, rail, strobe};
 use crate::daemon::Node;
 use crate::views::Event;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ const EACH: Duration = Duration::from_millis(200);
 /// Takes part in the fabric until the daemon ends.
 pub async fn keep(node: Arc<Node>) {
     cast::start(&node);
+    rail::start(&node).await;
     tokio::spawn(find::keep(node.clone()));
     if let Err(e) = strobe::start(node.clone()) {
         tracing::error!("fabric: there is no thread for the strobe: {e}");
@@ -26,6 +27,7 @@ pub async fn keep(node: Arc<Node>) {
 }
 
 fn look(node: &Arc<Node>) {
+    node.fabric.rail().iter().for_each(|rail| rail.look());
     let mut inner = node.fabric.inner();
     let Some(life) = inner.life.as_mut() else { return };
     life.look(node);

@@ -170,6 +170,8 @@ impl Life {
     pub fn submit_by(&mut self, node: &Arc<Node>, op: Op, bytes: Bytes, by: By) -> oneshot::Receiver<Outcome> {
         let (sender, receiver) = oneshot::channel();
         let large = matches!(op, Op::Transfer { .. }) && bytes.len() as u64 >= LEAST && by == By::Any;
+        // Who has an interconnect uses it.
+        let large = large && !node.fabric.rail().is_some_and(|rail| rail.goes_on());
         let (number, effects) = match Life::may_cast(node).filter(|_| large) {
             Some(cast) => self.core.submit_cast(node.fabric.now(), op, bytes, cast),
             None => self.core.submit(op, bytes),

@@ -1,8 +1,9 @@
 //! A link to another life: a session (crates/fabric) over TLS connections, which are made when there is something to say, and again when they
 //! break. Transfers' bytes have a link of their own.
 
+use super::lane::Lane;
 use super::life::Life;
-use super::wire::{Answer, Frame, Hello, VERSION};
+use super::wire::{Answer, Frame, Hello, Ticket, VERSION};
 use crate::daemon::Node;
 use crate::link::{Frames, broken};
 use crate::peers;
@@ -110,20 +111,22 @@ fn with<T>(node: &Node, number: u64, way: Way, act: impl FnOnce(&mut Life) -> T)
 }
 
 /// What is said first, and the state of the link then.
-fn hello(life: &Life, way: Way) -> Option<(Hello, Who, u64)> {
+fn hello(node: &Node, life: &Life, way: Way) -> Option<(Hello, Option<Arc<Lane>>, Who, u64)> {
     let line = life.lines.get(&way).filter(|line| line.connection == 0)?;
     let who = life.who(way.peer)?.clone();
     let (from, to) = ((life.me, life.number), (way.peer, who.life));
-    let hello = Hello { founding: life.founding, from, to, bulk: way.bulk, have: line.session.here() };
-    Some((hello, who, line.count))
+    let lane = node.fabric.rail().filter(|_| way.bulk).and_then(|rail| rail.offer(&who.name, (life.number, who.life)));
+    let beside = lane.as_ref().map(|lane| lane.ticket());
+    let hello = Hello { founding: life.founding, from, to, bulk: way.bulk, have: line.session.here(), beside };
+    Some((hello, lane, who, line.count))
 }
 
 async fn dial(node: Arc<Node>, number: u64, way: Way) {
     let mut pause = FIRST_PAUSE;
-    while let Some(Some((hello, who, count))) = with(&node, number, way, |life| hello(life, way)) {
+    while let Some(Some((hello, lane, who, count))) = with(&node, number, way, |life| hello(&node, life, way)) {
         let answer = call(&node, &who, &hello).await;
         let goes_on = match answer {
-            Ok((frames, Answer::Have(have))) => {
+            Ok((frames, Answer::Have(have, theirs))) => {
                 let connection = node.number();
                 let attached = with(&node, number, way, |life| {
                     let line = life.lines.get_mut(&way)?;
@@ -132,7 +135,10 @@ async fn dial(node: Arc<Node>, number: u64, way: Way) {
                     free.then(|| line.attach(connection, have).map(|()| line.wake.clone()))
                 });
                 match attached {
-                    Some(Some(Ok(wake))) => return run(node, number, way, connection, wake, frames, have).await,
+                    Some(Some(Ok(wake))) => {
+                        let lane = lane.and_then(|lane| lane.join(theirs, &wake));
+                        return run(On { node, number, way, connection, lane }, wake, frames, have).await;
+                    }
                     Some(Some(Err(e))) => give_up(&node, number, way, &e.to_string()),
                     _ => {}
                 }
@@ -214,10 +220,17 @@ pub async fn accept(
     classify(frames.stream().get_ref().0, hello.bulk);
     let way = Way { peer: hello.from.0, bulk: hello.bulk };
     let connection = node.number();
-    let (answer, wake) = receive(node, peer, &hello, connection).map_err(broken)?;
+    let rail = node.fabric.rail().filter(|_| hello.bulk && hello.beside.is_some());
+    let lane = rail.and_then(|rail| rail.offer(peer, (hello.to.1, hello.from.1)));
+    let ticket = lane.as_ref().map(|lane| lane.ticket());
+    let (answer, wake) = receive(node, peer, &hello, connection, ticket).map_err(broken)?;
     let sent = timeout(patience, frames.send(VERSION, &answer)).await;
     match (sent, wake) {
-        (Ok(Ok(_)), Some(wake)) => run(node.clone(), hello.to.1, way, connection, wake, frames, hello.have).await,
+        (Ok(Ok(_)), Some(wake)) => {
+            let lane = lane.and_then(|lane| lane.join(hello.beside, &wake));
+            let on = On { node: node.clone(), number: hello.to.1, way, connection, lane };
+            run(on, wake, frames, hello.have).await;
+        }
         (Ok(Ok(_)), None) => frames.close().await,
         (sent, _) => {
             ended(node, hello.to.1, way, connection, true);
@@ -228,7 +241,13 @@ pub async fn accept(
 }
 
 /// What a hello is answered, and what wakes the writer if the connection is used from now on.
-fn receive(node: &Node, peer: &str, hello: &Hello, connection: u64) -> Result<(Answer, Option<Arc<Notify>>), String> {
+fn receive(
+    node: &Node,
+    peer: &str,
+    hello: &Hello,
+    connection: u64,
+    beside: Option<Ticket>,
+) -> Result<(Answer, Option<Arc<Notify>>), String> {
     let way = Way { peer: hello.from.0, bulk: hello.bulk };
     let mut inner = node.fabric.inner();
     if hello.to.1 != inner.number {
@@ -255,24 +274,16 @@ fn receive(node: &Node, peer: &str, hello: &Hello, connection: u64) -> Result<(A
         return Ok((Answer::Later, None));
     }
     line.attach(connection, hello.have).map_err(|e| e.to_string())?;
-    Ok((Answer::Have(line.session.here()), Some(line.wake.clone())))
+    Ok((Answer::Have(line.session.here(), beside), Some(line.wake.clone())))
 }
 
 /// Uses a connection until it breaks, another one takes its place, or nobody needs it. `next`: the first message to be sent.
-async fn run<S>(
-    node: Arc<Node>,
-    number: u64,
-    way: Way,
-    connection: u64,
-    wake: Arc<Notify>,
-    frames: Frames<S>,
-    next: u64,
-) where
+async fn run<S>(on: On, wake: Arc<Notify>, frames: Frames<S>, next: u64)
+where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let (stream, buffer) = frames.into_parts();
     let (reader, writer) = split(stream);
-    let on = On { node: node.clone(), number, way, connection };
     // Whatever becomes of this task, the link can be made again.
     let mut end = End { on: &on, broke: true };
     let result = tokio::select! {
@@ -280,7 +291,7 @@ async fn run<S>(
         result = write(&on, writer, wake, next) => result,
     };
     if let Err(e) = &result {
-        tracing::debug!("fabric: the link to {:?}: {e}", way.peer);
+        tracing::debug!("fabric: the link to {:?}: {e}", on.way.peer);
     }
     end.broke = result.is_err();
 }
@@ -308,7 +319,7 @@ struct End<'a> {
 
 impl Drop for End<'_> {
     fn drop(&mut self) {
-        let On { node, number, way, connection } = self.on;
+        let On { node, number, way, connection, .. } = self.on;
         ended(node, *number, *way, *connection, self.broke);
     }
 }
@@ -319,12 +330,18 @@ struct On {
     number: u64,
     way: Way,
     connection: u64,
+    /// What is large goes beside it.
+    lane: Option<Arc<Lane>>,
 }
 
 impl On {
     /// Of the link, while this is its connection.
     fn line<T>(&self, act: impl FnOnce(&mut Line) -> T) -> io::Result<T> {
         self.life(|life| act(life.lines.get_mut(&self.way).expect("it was looked for")))
+    }
+
+    fn lane(&self) -> io::Result<&Arc<Lane>> {
+        self.lane.as_ref().ok_or_else(|| broken("it has no lane"))
     }
 
     fn life<T>(&self, act: impl FnOnce(&mut Life) -> T) -> io::Result<T> {
@@ -343,17 +360,23 @@ async fn read<S: AsyncRead + Unpin>(on: &On, mut stream: S, mut buffer: Vec<u8>)
         while let Some((frame, n)) = frame::decode::<Frame>(VERSION, &buffer[used..]).map_err(broken)? {
             used += n;
             match frame {
-                Frame::Have(count) => on.line(|line| line.session.have_come(count))?.map_err(broken)?,
-                Frame::Said(message) => on.life(|life| {
-                    let line = life.lines.get_mut(&on.way).expect("it was looked for");
-                    line.session.comes();
-                    line.used = Instant::now();
-                    if line.session.untold() >= UNTOLD {
-                        line.wake.notify_one();
+                Frame::Have(count) => on
+                    .line(|line| {
+                        if on.lane.is_some() {
+                            line.wake.notify_one();
+                        }
+                        line.session.have_come(count)
+                    })?
+                    .map_err(broken)?,
+                Frame::Said(message) => hear(on, message)?,
+                Frame::Beside(number) => {
+                    let bytes = on.lane()?.take(number, silence).await?;
+                    match frame::decode::<Frame>(VERSION, &bytes).map_err(broken)? {
+                        Some((Frame::Said(message), used)) if used == bytes.len() => hear(on, message)?,
+                        _ => return Err(broken("beside the connection came what is no message")),
                     }
-                    let effects = life.core.hear(on.node.fabric.now(), on.way.peer, message);
-                    life.heed(&on.node, effects);
-                })?,
+                }
+                Frame::Reached => on.lane()?.reached(),
             }
         }
         buffer.drain(..used);
@@ -367,9 +390,24 @@ async fn read<S: AsyncRead + Unpin>(on: &On, mut stream: S, mut buffer: Vec<u8>)
     }
 }
 
+/// A message has come.
+fn hear(on: &On, message: pando_fabric::Message) -> io::Result<()> {
+    on.life(|life| {
+        let line = life.lines.get_mut(&on.way).expect("it was looked for");
+        line.session.comes();
+        line.used = Instant::now();
+        if line.session.untold() >= UNTOLD {
+            line.wake.notify_one();
+        }
+        let effects = life.core.hear(on.node.fabric.now(), on.way.peer, message);
+        life.heed(&on.node, effects);
+    })
+}
+
 /// What is next for a connection.
 enum Next {
-    Messages(Vec<Arc<Vec<u8>>>),
+    /// The first one's place in the session, and all.
+    Messages(u64, Vec<Arc<Vec<u8>>>),
     Nothing,
     /// It has not been used for long.
     Idle,
@@ -380,9 +418,13 @@ async fn write<S: AsyncWrite + Unpin>(on: &On, mut stream: S, wake: Arc<Notify>,
     let (silence, idle) = (Duration::from_millis(limits.silence_ms), Duration::from_millis(limits.idle_ms));
     let mut due = false;
     loop {
-        let what = on.line(|line| collect(line, &mut next, due, idle))??;
+        let what = on.line(|line| collect(line, on.lane.as_deref(), &mut next, due, idle))??;
         due = match what {
-            Next::Messages(all) => {
+            Next::Messages(first, all) => {
+                let all = match &on.lane {
+                    Some(lane) => lane.divert(first, all)?,
+                    None => all,
+                };
                 let sent = timeout(silence, async {
                     for some in all.chunk_by(|a, b| a.len().max(b.len()) < SMALL) {
                         match some {
@@ -400,7 +442,10 @@ async fn write<S: AsyncWrite + Unpin>(on: &On, mut stream: S, wake: Arc<Notify>,
                 sent.await.map_err(|_| broken(format!("it reads nothing for {silence:?}")))??;
                 false
             }
-            Next::Nothing => timeout(silence / 3, wake.notified()).await.is_err(),
+            Next::Nothing => {
+                on.lane.iter().for_each(|lane| lane.doubt(silence));
+                timeout(silence / 3, wake.notified()).await.is_err()
+            }
             Next::Idle => {
                 let _ = timeout(silence, stream.shutdown()).await;
                 return Ok(());
@@ -410,9 +455,10 @@ async fn write<S: AsyncWrite + Unpin>(on: &On, mut stream: S, wake: Arc<Notify>,
 }
 
 /// What is to be written now. `due`: something is to be said, or the other end takes this one for lost.
-fn collect(line: &mut Line, next: &mut u64, due: bool, idle: Duration) -> io::Result<Next> {
-    let (mut all, mut bytes) = (Vec::new(), 0);
-    while let Some(message) = line.session.get(*next).filter(|m| bytes == 0 || bytes + m.len() <= BATCH) {
+fn collect(line: &mut Line, lane: Option<&Lane>, next: &mut u64, due: bool, idle: Duration) -> io::Result<Next> {
+    let (mut all, mut bytes, first) = (Vec::new(), 0, *next);
+    let room = if lane.is_none_or(|lane| lane.has_room(line.session.there())) { BATCH } else { 0 };
+    while let Some(message) = line.session.get(*next).filter(|m| room > 0 && (bytes == 0 || bytes + m.len() <= room)) {
         bytes += message.len();
         all.push(message.clone());
         *next += 1;
@@ -423,5 +469,6 @@ fn collect(line: &mut Line, next: &mut u64, due: bool, idle: Duration) -> io::Re
     if due || line.session.untold() >= UNTOLD || !all.is_empty() && line.session.untold() > 0 {
         all.push(Arc::new(frame::encode(VERSION, &Frame::Have(line.session.tell())).map_err(broken)?));
     }
-    Ok(if all.is_empty() { Next::Nothing } else { Next::Messages(all) })
+    let news = lane.is_some_and(Lane::has_news);
+    Ok(if all.is_empty() && !news { Next::Nothing } else { Next::Messages(first, all) })
 }

@@ -7,9 +7,12 @@ mod beside;
 mod cast;
 mod chores;
 mod find;
+mod lane;
 mod life;
 mod line;
+mod rail;
 mod strobe;
+mod watch;
 mod wire;
 
 pub use ask::post_here;
@@ -21,7 +24,7 @@ pub use find::{about, take_in};
 pub use line::accept;
 
 use life::Life;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::Notify;
 
@@ -32,6 +35,7 @@ pub struct Part {
     /// An event was signalled, a variable written, or there is another view.
     changed: Notify,
     air: cast::Opening,
+    rail: rail::Opening,
     casts: cast::Counts,
     /// Something is being cast.
     casting: Notify,
@@ -49,7 +53,8 @@ impl Default for Part {
     fn default() -> Self {
         let inner = Inner { number: another(), life: None, waits: "it has just begun".into() };
         let (air, casts, casting) = (cast::Opening::new(), cast::Counts::default(), Notify::new());
-        Part { inner: Mutex::new(inner), begun: Instant::now(), changed: Notify::new(), air, casts, casting }
+        let rail = rail::Opening::new();
+        Part { inner: Mutex::new(inner), begun: Instant::now(), changed: Notify::new(), air, rail, casts, casting }
     }
 }
 
@@ -62,6 +67,16 @@ impl Part {
     /// What this node casts with; none: it does not.
     fn air(&self) -> Option<&cast::Air> {
         self.air.get().and_then(|air| air.as_ref().ok())
+    }
+
+    /// What this node sends with by libfabric; none: it does not.
+    fn rail(&self) -> Option<&Arc<rail::Rail>> {
+        self.rail.get().and_then(|rail| rail.as_ref().ok())
+    }
+
+    /// Leaves nothing in the system that a process which ends does not take with it.
+    pub(crate) fn close(&self) {
+        self.rail().iter().for_each(|rail| rail.close());
     }
 
     /// The strobe's clock, microseconds.

@@ -3,8 +3,9 @@
 
 use super::{measure, peer};
 use crate::demo::report::median;
-use crate::error::{Error, Result};
+use crate::error::{Context, Error, Result};
 use crate::place::{Plan, Shape};
+use crate::scratch::Scratch;
 use crate::{api, down, sys, up};
 use serde::Serialize;
 use sim::table::Table;
@@ -65,7 +66,9 @@ pub struct Figures {
     pub transfer: f64,
     /// The same by multicast; none where too few hear it.
     pub multicast: Option<f64>,
-    /// Of what came so, the part of a hundred that had to come down the tree, at the worst node.
+    /// Down the tree, by libfabric's provider tcp, in a cluster of its own; none where it is not there.
+    pub libfabric: Option<f64>,
+    /// Of what came so by multicast, the part of a hundred that had to come down the tree, at the worst node.
     pub mended_percent: f64,
     /// Plain TCP between two of the nodes: round trip, and streams.
     pub raw: peer::Raw,
@@ -78,10 +81,12 @@ pub fn run(wanted: &Wanted) -> Result<i32> {
     for &nodes in &wanted.sizes {
         let name = format!("bench-{}", std::process::id());
         let shape = Shape { nodes, still: true, ..Shape::default() };
-        let outcome = up::up(&name, shape, true, None).and_then(|plan| figures(&plan));
+        let outcome = up::up(&name, shape.clone(), true, None).and_then(|plan| figures(&plan));
         let gone = down::down(&name);
-        all.push(outcome?);
+        let mut one = outcome?;
         gone?;
+        one.libfabric = by_libfabric(&name, shape)?;
+        all.push(one);
     }
     sys::clear_interrupt();
     match wanted.json {
@@ -89,6 +94,29 @@ pub fn run(wanted: &Wanted) -> Result<i32> {
         false => crate::say(&text(&all)),
     }
     Ok(0)
+}
+
+/// Bytes a second of a transfer in a cluster that has libfabric; none where it does not go by that.
+fn by_libfabric(name: &str, shape: Shape) -> Result<Option<f64>> {
+    let scratch = Scratch::make(&format!("{name}-libfabric"))?;
+    let config = scratch.0.join("more.toml");
+    std::fs::write(&config, "[fabric]\nlibfabric = \"tcp\"\n").at("write", &config)?;
+    let shape = Shape { config: Some(config), ..shape };
+    let measure = |plan: Plan| {
+        together(&plan)?;
+        let sockets: Vec<_> = plan.nodes().iter().map(|n| plan.socket(n)).collect();
+        let bytes = vec![7; LONGEST.min(MOST_IN_ALL / sockets.len())];
+        let sent = || sockets.iter().map(|s| Ok(api::fabric(s)?.libfabric.sent)).sum::<Result<u64>>();
+        let before = sent()?;
+        let (rate, _) = carry(&sockets, &bytes, true)?;
+        // Nearly all of it, to each of the others.
+        let enough = (bytes.len() * (sockets.len() - 1)) as u64 / 10 * 9;
+        Ok((sent()? - before >= enough).then_some(rate))
+    };
+    let outcome = up::up(name, shape, true, None).and_then(measure);
+    let gone = down::down(name);
+    let rate = outcome?;
+    gone.map(|_| rate)
 }
 
 /// Waits until all are in one view; how long that took, seconds.
@@ -142,6 +170,7 @@ fn figures(plan: &Plan) -> Result<Figures> {
         transfer_mb: bytes.len() >> 20,
         transfer,
         multicast: hears.then_some(multicast),
+        libfabric: None,
         mended_percent,
         raw: measure::raw(plan)?,
     })
@@ -228,6 +257,7 @@ fn text(all: &[Figures]) -> String {
         "to all",
         "multicast MB/s to each",
         "mended %",
+        "libfabric MB/s to each",
         "plain TCP",
     ]);
     let mb = |bytes: f64| format!("{:.0}", bytes / 1e6);
@@ -238,9 +268,10 @@ fn text(all: &[Figures]) -> String {
         let whole = mb(f.transfer * (f.nodes - 1) as f64);
         let (each, raw) = (mb(f.transfer), mb(f.raw.stream_away));
         let (cast, mended) = (f.multicast.map_or_else(|| "-".into(), mb), format!("{:.1}", f.mended_percent));
+        let rails = f.libfabric.map_or_else(|| "-".into(), mb);
         let times: [&dyn std::fmt::Display; 6] = [&f.nodes, &together, &request, &half, &most, &round_trip];
-        let rates: [&dyn std::fmt::Display; 6] = [&f.transfer_mb, &each, &whole, &cast, &mended, &raw];
-        first.row(&[times, rates].concat());
+        let rates: [&dyn std::fmt::Display; 7] = [&f.transfer_mb, &each, &whole, &cast, &mended, &rails, &raw];
+        first.row(&[&times[..], &rates[..]].concat());
     }
     let mut second = Table::new(&["nodes", "strobe ms", "beats/s", "off us (half)", "99 %", "late %", "skipped %"]);
     for (nodes, b) in all.iter().flat_map(|f| f.strobe.iter().map(move |b| (f.nodes, b))) {
