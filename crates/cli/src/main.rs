@@ -74,8 +74,8 @@ fn act(args: Args) -> i32 {
         Verb::Token { valid_s } => cluster::token(&client(), valid_s),
         Verb::Join(options) => cluster::join(options),
         Verb::Nodes { json } => show::nodes(&client(), json),
-        Verb::Top(options) => top::watch(&client(), top::Screen::Top, &options),
-        Verb::Mon(options) => top::watch(&client(), top::Screen::Mon, &options),
+        Verb::Top(options) => top::watch(&quiet(), top::Screen::Top, &options),
+        Verb::Mon(options) => top::watch(&quiet(), top::Screen::Mon, &options),
         Verb::Run(options) if options.parallel.each.is_some() => {
             return parallel::map::run(&client(), &options.into_map());
         }
@@ -111,5 +111,10 @@ fn act(args: Args) -> i32 {
 }
 
 fn client() -> Client {
+    Client::new(&Place::to_speak_to()).telling(|text| eprintln!("pando: {text}"))
+}
+
+/// For what draws on the whole terminal.
+fn quiet() -> Client {
     Client::new(&Place::to_speak_to())
 }

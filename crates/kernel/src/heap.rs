@@ -10,3 +10,39 @@ pub fn keep_large_buffers() {
         libc::mallopt(libc::M_TRIM_THRESHOLD, 2 * LARGE);
     }
 }
+
+/// Few arenas: what a daemon of a dozen threads has free in one serves all of them. By itself glibc makes one for each thread, up to eight for each
+/// CPU, and each keeps what its thread needed at most. To be called before other threads exist.
+pub fn share_arenas() {
+    const MOST: i32 = 2;
+    // SAFETY: mallopt takes plain values.
+    unsafe { libc::mallopt(libc::M_ARENA_MAX, MOST) };
+}
+
+/// Gives back to the kernel what is free in the heap, between what is in use, too.
+pub fn trim() {
+    // SAFETY: it takes a plain value, and may be called by any thread at any time.
+    unsafe { libc::malloc_trim(0) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::trim;
+
+    fn anonymous_kb() -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|l| l.strip_prefix("RssAnon:")).unwrap();
+        line.trim().trim_end_matches(" kB").trim().parse().unwrap()
+    }
+
+    #[test]
+    fn what_is_free_between_what_is_in_use_is_given_back() {
+        // Each two pages long, so that what stays keeps the others from the heap's end.
+        let mut all: Vec<Option<Vec<u8>>> = (0..4096).map(|_| Some(vec![1; 8192])).collect();
+        all.iter_mut().step_by(2).for_each(|one| *one = None);
+        let before = anonymous_kb();
+        trim();
+        let after = anonymous_kb();
+        assert!(after + 4096 < before, "{before} kB, then {after}");
+    }
+}

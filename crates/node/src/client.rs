@@ -37,16 +37,39 @@ pub enum ClientError {
     Broken(String),
 }
 
+/// After so long without an answer it is looked whether there is anybody.
+const WORD_AFTER: Duration = Duration::from_secs(2);
+/// And so long is listened for that.
+const PROBE: Duration = Duration::from_secs(1);
+
 /// A daemon's socket.
 #[derive(Clone, Debug)]
 pub struct Client {
     socket: PathBuf,
+    /// Told, once in a request, that the node is silent.
+    tell: Option<fn(&str)>,
 }
 
 impl Client {
     /// For the daemon behind `socket`.
     pub fn new(socket: &Path) -> Self {
-        Client { socket: socket.to_owned() }
+        Client { socket: socket.to_owned(), tell: None }
+    }
+
+    /// The same, which says so while the node answers nothing: some seconds before the call gives up.
+    #[must_use]
+    pub fn telling(self, tell: fn(&str)) -> Self {
+        Client { tell: Some(tell), ..self }
+    }
+
+    /// Says that the daemon is silent, unless it only has much to do for this request.
+    fn tell_if_silent(&self) {
+        let Some(tell) = self.tell else { return };
+        let ask = || exchange(UnixStream::connect(&self.socket)?, "GET", "/v1/info", &[], PROBE, || {});
+        if ask().is_err() {
+            let socket = self.socket.display();
+            tell(&format!("the node at {socket} does not answer (stopped, or overloaded?): waiting for it"));
+        }
     }
 
     /// Whether a daemon answers there.
@@ -87,12 +110,23 @@ impl Client {
         let mut answer = Vec::new();
         // Byte by byte: what follows is not ours.
         let mut one = [0];
+        stream.set_read_timeout(Some(WORD_AFTER)).map_err(broken)?;
         while !answer.ends_with(b"\r\n\r\n") {
-            if answer.len() > 16 << 10 || stream.read(&mut one).map_err(broken)? == 0 {
-                return Err(ClientError::Broken("not HTTP".into()));
+            match stream.read(&mut one) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    self.tell_if_silent();
+                    stream.set_read_timeout(None).map_err(broken)?;
+                    continue;
+                }
+                Ok(0) => return Err(ClientError::Broken("not HTTP".into())),
+                came => _ = came.map_err(broken)?,
             }
             answer.push(one[0]);
+            if answer.len() > 16 << 10 {
+                return Err(ClientError::Broken("not HTTP".into()));
+            }
         }
+        stream.set_read_timeout(None).map_err(broken)?;
         if parse(&answer).is_some_and(|(status, _)| status == 101) {
             return Ok(stream);
         }
@@ -113,10 +147,16 @@ impl Client {
     fn raw(&self, method: &str, path: &str, body: &[u8]) -> Result<Vec<u8>, ClientError> {
         let socket = self.socket.clone();
         let stream = UnixStream::connect(&socket).map_err(|cause| ClientError::NoDaemon { socket, cause })?;
-        let answer = exchange(stream, method, path, body).map_err(|e| match e.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ClientError::Silent { socket: self.socket.clone() },
-            _ => ClientError::Broken(e.to_string()),
-        })?;
+        // What is only looked up is there at once; orders may take as long as the daemon itself waits.
+        let at_once = method == "GET" && !path.contains("wait=");
+        let patience = Duration::from_secs(if at_once { 15 } else { 600 });
+        let answer =
+            exchange(stream, method, path, body, patience, || self.tell_if_silent()).map_err(|e| match e.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                    ClientError::Silent { socket: self.socket.clone() }
+                }
+                _ => ClientError::Broken(e.to_string()),
+            })?;
         let unfinished = || ClientError::Broken("it is not HTTP, or not all of it: did the node end?".into());
         let (status, body) = parse(&answer).ok_or_else(unfinished)?;
         if status != 200 {
@@ -130,10 +170,15 @@ impl Client {
     }
 }
 
-fn exchange(mut stream: UnixStream, method: &str, path: &str, body: &[u8]) -> io::Result<Vec<u8>> {
-    // What is only looked up is there at once; orders may take as long as the daemon itself waits.
-    let at_once = method == "GET" && !path.contains("wait=");
-    stream.set_read_timeout(Some(Duration::from_secs(if at_once { 15 } else { 600 })))?;
+/// One request. `silent` is called when nothing has come for [`WORD_AFTER`].
+fn exchange(
+    mut stream: UnixStream,
+    method: &str,
+    path: &str,
+    body: &[u8],
+    patience: Duration,
+    silent: impl FnOnce(),
+) -> io::Result<Vec<u8>> {
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: pando\r\nConnection: close\r\nContent-Type: application/json\r\n\
          Content-Length: {}\r\n\r\n",
@@ -141,7 +186,19 @@ fn exchange(mut stream: UnixStream, method: &str, path: &str, body: &[u8]) -> io
     );
     stream.write_all(head.as_bytes())?;
     stream.write_all(body)?;
-    let mut answer = Vec::new();
+    let first = patience.min(WORD_AFTER);
+    stream.set_read_timeout(Some(first))?;
+    let mut answer = vec![0; 4096];
+    let came = match stream.read(&mut answer) {
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock && first < patience => {
+            silent();
+            stream.set_read_timeout(Some(patience - first))?;
+            stream.read(&mut answer)?
+        }
+        came => came?,
+    };
+    answer.truncate(came);
+    stream.set_read_timeout(Some(patience))?;
     stream.take(MAX_ANSWER).read_to_end(&mut answer)?;
     Ok(answer)
 }
@@ -160,7 +217,49 @@ fn parse(answer: &[u8]) -> Option<(u16, &[u8])> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use super::{Client, ClientError, parse};
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixListener;
+    use std::sync::Mutex;
+
+    static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+    /// A node that answers what it is, if `awake`, and the order only after the caller was told, or would have been.
+    fn told_by(awake: bool) -> Vec<String> {
+        let socket = std::env::temp_dir().join(format!("pando-client-{}-{awake}", std::process::id()));
+        let listener = UnixListener::bind(&socket).unwrap();
+        let client = Client::new(&socket).telling(|text| TOLD.lock().unwrap().push(text.into()));
+        let node = std::thread::spawn(move || {
+            let (mut order, _) = listener.accept().unwrap();
+            let (mut probe, _) = listener.accept().unwrap();
+            let mut all = Vec::new();
+            if awake {
+                // What nobody has read when it is closed would reset the connection.
+                assert!(probe.read(&mut [0; 4096]).unwrap() > 0);
+                probe.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").unwrap();
+                drop(probe);
+            } else {
+                // Until the caller has lost its patience with it.
+                probe.read_to_end(&mut all).unwrap();
+            }
+            order.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n7").unwrap();
+            order.shutdown(std::net::Shutdown::Write).unwrap();
+            // What it still says is read, so that it is not reset.
+            let _ = order.read_to_end(&mut all);
+        });
+        let answer: Result<u32, ClientError> = client.post("/v1/order", &());
+        assert_eq!(answer.unwrap(), 7);
+        node.join().unwrap();
+        std::fs::remove_file(&socket).unwrap();
+        std::mem::take(&mut *TOLD.lock().unwrap())
+    }
+
+    #[test]
+    fn a_node_that_is_silent_is_told_of_and_one_that_works_is_not() {
+        assert_eq!(told_by(true), Vec::<String>::new());
+        let told = told_by(false);
+        assert!(told.len() == 1 && told[0].contains("does not answer"), "{told:?}");
+    }
 
     #[test]
     fn an_answer_that_was_cut_off_is_none() {

@@ -236,6 +236,7 @@ pub fn run(place: Place, config: Config) -> Result<(), DaemonError> {
     doing(format!("the state directory {}", place.state.display()), dir)?;
     let _lock = lock_state(&place.state)?;
     start_log(&place.state)?;
+    pando_kernel::heap::share_arenas();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     doing("the runtime", runtime)?.block_on(live(place, config))
 }
@@ -349,10 +350,11 @@ async fn live(place: Place, mut config: Config) -> Result<(), DaemonError> {
     Ok(())
 }
 
-/// Code that only its start needed, or some work since, goes out of its memory.
+/// Code that only its start needed, or some work since, goes out of its memory; so does what is free of its heap.
 async fn rest() {
     tokio::time::sleep(STARTED).await;
     loop {
+        pando_kernel::heap::trim();
         if let Err(e) = tokio::task::block_in_place(pando_kernel::resident::give_back_code) {
             return tracing::debug!("code that is not needed stays in memory: {e}");
         }

@@ -106,6 +106,8 @@ pub async fn serve(node: Arc<Node>, listener: TcpListener) {
     }
 }
 
+/// Each kind of connection is a box of its own, here and in `member`: there is one for each of the other nodes, for hours, and a future is as large as
+/// the largest that it may have to wait for, handshakes too.
 async fn receive(node: Arc<Node>, stream: TcpStream, from: SocketAddr, ticket: Ticket) {
     let limit = Duration::from_millis(node.config.connections.hello_within_ms);
     let purpose = match timeout(limit, look(&stream)).await {
@@ -122,11 +124,11 @@ async fn receive(node: Arc<Node>, stream: TcpStream, from: SocketAddr, ticket: T
         SNI_MOVE => {
             // It has a limit of its own: guests that have not proved who they are.
             drop(ticket);
-            guests::receive(node.clone(), stream, from).await;
+            Box::pin(guests::receive(node.clone(), stream, from)).await;
             return;
         }
-        SNI_NODE | SNI_FABRIC | SNI_JOB | SNI_QUEUE => member(&node, stream, from, ticket, &purpose).await,
-        SNI_JOIN => stranger(&node, stream, from).await,
+        SNI_NODE | SNI_FABRIC | SNI_JOB | SNI_QUEUE => Box::pin(member(&node, stream, from, ticket, &purpose)).await,
+        SNI_JOIN => Box::pin(stranger(&node, stream, from)).await,
         other => Err(io::Error::other(format!("it asks for `{}`", crate::owner::clean(other)))),
     };
     if let Err(e) = ended {
@@ -134,13 +136,20 @@ async fn receive(node: Arc<Node>, stream: TcpStream, from: SocketAddr, ticket: T
     }
 }
 
+/// Bytes of one that a node sends, at most.
+const USUAL_CLIENT_HELLO: usize = 2048;
+
 async fn look(stream: &TcpStream) -> io::Result<Sniffed> {
-    let mut bytes = vec![0; MAX_CLIENT_HELLO];
+    let mut bytes = vec![0; USUAL_CLIENT_HELLO];
     let mut seen = 0;
     loop {
         let n = stream.peek(&mut bytes).await?;
         if n == 0 {
             return Err(io::Error::other("it closed without a word"));
+        }
+        if n == bytes.len() && n < MAX_CLIENT_HELLO {
+            bytes.resize(MAX_CLIENT_HELLO, 0);
+            continue;
         }
         if n > seen {
             match sniff(&bytes[..n]) {
@@ -166,15 +175,15 @@ async fn member(
     ticket: Ticket,
     purpose: &str,
 ) -> io::Result<()> {
-    let stream = accept(node, &node.server_tls, stream).await?;
+    let stream = Box::new(Box::pin(accept(node, &node.server_tls, stream)).await?);
     let peer = stream.get_ref().1.peer_certificates().and_then(peer_name);
     let peer = peer.ok_or_else(|| io::Error::other("its certificate names no node"))?;
     drop(ticket);
     let ended = match purpose {
-        SNI_FABRIC => fabric::accept(node, stream, &peer).await,
-        SNI_JOB => jobs::accept(node, stream, &peer).await,
-        SNI_QUEUE => errand::accept(node, stream, &peer).await,
-        _ => peers::attend(node, stream, &peer).await,
+        SNI_FABRIC => Box::pin(fabric::accept(node, stream, &peer)).await,
+        SNI_JOB => Box::pin(jobs::accept(node, stream, &peer)).await,
+        SNI_QUEUE => Box::pin(errand::accept(node, stream, &peer)).await,
+        _ => Box::pin(peers::attend(node, stream, &peer)).await,
     };
     if let Err(e) = ended {
         tracing::info!("node: the connection from {peer} at {from}: {e}");
@@ -183,7 +192,7 @@ async fn member(
 }
 
 async fn stranger(node: &Arc<Node>, stream: TcpStream, from: SocketAddr) -> io::Result<()> {
-    let stream = accept(node, &node.join_tls, stream).await?;
+    let stream = Box::pin(accept(node, &node.join_tls, stream)).await?;
     let limit = Duration::from_millis(node.config.connections.handshake_within_ms);
     let done = timeout(limit, admission::serve(node, stream, from)).await;
     done.map_err(|_| io::Error::other("no join request in time"))?

@@ -3,14 +3,18 @@
 
 use crate::daemon::Node;
 use crate::peers;
-use pando_wire::frame::{self, HEADER, MAX_BODY};
+use pando_wire::frame;
 use pando_wire::message::{HELLO_VERSION, Hello, Message};
 use pando_wire::version::Versions;
 use serde::de::DeserializeOwned;
+use std::future::poll_fn;
 use std::io;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -46,9 +50,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Frames<S> {
                 self.buffer.drain(..used);
                 return Ok(value);
             }
-            // A longer frame was refused by `decode`, so there is always room.
-            self.buffer.reserve((HEADER + MAX_BODY).min(4 * 1024));
-            match self.stream.read_buf(&mut self.buffer).await {
+            // A longer frame was refused by `decode`, so the buffer does not grow for ever.
+            match more(&mut self.stream, &mut self.buffer).await {
                 Ok(0) => return Err(broken("it hung up")),
                 Ok(_) => {}
                 Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Err(broken("it hung up")),
@@ -71,6 +74,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Frames<S> {
     pub async fn close(&mut self) {
         let _ = self.stream.shutdown().await;
     }
+}
+
+/// Reads some of what is there to the end of `buffer`; so many bytes it was, none at the end. Cancelling loses nothing. While nothing comes an empty
+/// buffer is no memory: a node has connections to all others.
+pub async fn more<S: AsyncRead + Unpin>(stream: &mut S, buffer: &mut Vec<u8>) -> io::Result<usize> {
+    // What a TLS record carries.
+    const SOME: usize = 16 << 10;
+    if !buffer.is_empty() {
+        buffer.reserve(SOME);
+        return stream.read_buf(buffer).await;
+    }
+    *buffer = Vec::new();
+    poll_fn(|cx| {
+        let mut space = [MaybeUninit::uninit(); SOME];
+        let mut read = ReadBuf::uninit(&mut space);
+        ready!(Pin::new(&mut *stream).poll_read(cx, &mut read))?;
+        buffer.extend_from_slice(read.filled());
+        Poll::Ready(Ok(read.filled().len()))
+    })
+    .await
 }
 
 /// Exchanges hellos with `peer`, whose certificate says so. Gives the agreed version.

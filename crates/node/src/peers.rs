@@ -125,11 +125,12 @@ pub async fn attend<S: AsyncRead + AsyncWrite + Unpin>(node: &Arc<Node>, stream:
 }
 
 async fn dial(node: Arc<Node>, to: Member, number: u64, mut queue: mpsc::Receiver<Message>) {
-    let stream = connect(&node, &to, SNI_NODE).await;
+    // What only the handshake needs is gone after it: a connection stays for hours.
+    let stream = Box::pin(connect(&node, &to, SNI_NODE)).await;
     let ended = match stream {
         Ok(stream) => {
             node.links.lines().failed.remove(&to.name);
-            link::run(&node, stream, &to.name, &mut queue).await
+            Box::pin(link::run(&node, Box::new(stream), &to.name, &mut queue)).await
         }
         Err(e) => Err(e),
     };

@@ -5,7 +5,7 @@ use super::lane::Lane;
 use super::life::Life;
 use super::wire::{Answer, Frame, Hello, Ticket, VERSION};
 use crate::daemon::Node;
-use crate::link::{Frames, broken};
+use crate::link::{Frames, broken, more};
 use crate::peers;
 use pando_fabric::{NodeId, Session, Who};
 use pando_wire::message::MAX_MEMBERS;
@@ -14,7 +14,7 @@ use socket2::SockRef;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, split};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -124,7 +124,7 @@ fn hello(node: &Node, life: &Life, way: Way) -> Option<(Hello, Option<Arc<Lane>>
 async fn dial(node: Arc<Node>, number: u64, way: Way) {
     let mut pause = FIRST_PAUSE;
     while let Some(Some((hello, lane, who, count))) = with(&node, number, way, |life| hello(&node, life, way)) {
-        let answer = call(&node, &who, &hello).await;
+        let answer = Box::pin(call(&node, &who, &hello)).await;
         let goes_on = match answer {
             Ok((frames, Answer::Have(have, theirs))) => {
                 let connection = node.number();
@@ -184,7 +184,7 @@ fn give_up(node: &Node, number: u64, way: Way, why: &str) {
     });
 }
 
-type Stream = tokio_rustls::client::TlsStream<TcpStream>;
+type Stream = Box<tokio_rustls::client::TlsStream<TcpStream>>;
 
 /// What the network between may know of a link (DSCP): short messages before everything else, transfers' bytes after it.
 fn classify(stream: &TcpStream, bulk: bool) {
@@ -196,7 +196,7 @@ async fn call(node: &Arc<Node>, who: &Who, hello: &Hello) -> io::Result<(Frames<
     let all = node.cluster.members();
     let member = all.into_iter().find(|m| m.name == who.name);
     let member = member.ok_or_else(|| broken(format!("nobody knows where {} is", who.name)))?;
-    let stream = peers::connect(node, &member, SNI_FABRIC).await?;
+    let stream = Box::new(Box::pin(peers::connect(node, &member, SNI_FABRIC)).await?);
     classify(stream.get_ref().0, hello.bulk);
     let mut frames = Frames::new(stream);
     let patience = Duration::from_millis(node.config.connections.handshake_within_ms);
@@ -211,7 +211,7 @@ async fn call(node: &Arc<Node>, who: &Who, hello: &Hello) -> io::Result<(Frames<
 /// A connection of a member that wants to speak to this node's life.
 pub async fn accept(
     node: &Arc<Node>,
-    stream: tokio_rustls::server::TlsStream<TcpStream>,
+    stream: Box<tokio_rustls::server::TlsStream<TcpStream>>,
     peer: &str,
 ) -> io::Result<()> {
     let mut frames = Frames::new(stream);
@@ -380,8 +380,7 @@ async fn read<S: AsyncRead + Unpin>(on: &On, mut stream: S, mut buffer: Vec<u8>)
             }
         }
         buffer.drain(..used);
-        buffer.reserve(16 << 10);
-        match timeout(silence, stream.read_buf(&mut buffer)).await {
+        match timeout(silence, more(&mut stream, &mut buffer)).await {
             Ok(Ok(0)) => return Ok(()),
             Ok(Ok(_)) => {}
             Ok(Err(e)) => return Err(e),
