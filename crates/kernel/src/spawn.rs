@@ -1,5 +1,5 @@
 //! Starts a program without a copy of this process: the child has its memory until exec, and this thread stands still meanwhile, as posix_spawn(3) does it
-//! (clone with CLONE_VM and CLONE_VFORK). To copy page tables for a child that leaves them at once takes longer than to load a small program.
+//! (clone3 with CLONE_VM and CLONE_VFORK). To copy page tables for a child that leaves them at once takes longer than to load a small program.
 
 use crate::rank::{Setup, begin};
 use std::ffi::{CStr, CString, OsStr};
@@ -7,9 +7,12 @@ use std::io;
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
+use std::sync::Arc;
 
 /// Bytes of the child's stack: it makes system calls, and little else.
 const STACK: usize = 64 << 10;
+/// linux/sched.h, since Linux 5.5.
+const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 /// As execvp(3) has it, where PATH is not set.
 const USUAL_PATH: &[u8] = b"/bin:/usr/bin";
 /// Runs what has no `#!`, as execvp(3) has it.
@@ -19,9 +22,12 @@ const SHELL: &CStr = c"/bin/sh";
 #[derive(Clone, Debug)]
 pub struct Program {
     /// Where it may be, in this order.
-    places: Vec<CString>,
+    places: Arc<[CString]>,
     arguments: Vec<CString>,
-    environment: Vec<CString>,
+    /// What many have, and what this one has besides.
+    environment: Arc<[CString]>,
+    /// See there.
+    own: Vec<CString>,
 }
 
 impl Program {
@@ -36,10 +42,18 @@ impl Program {
         let variables = variables.map(|(_, (n, v))| text(&[n.as_ref().as_bytes(), b"=", v.as_ref().as_bytes()]));
         let path = last.get(OsStr::new("PATH")).map_or(USUAL_PATH, |at| environment[*at].1.as_ref().as_bytes());
         Ok(Program {
-            places: places(name.as_bytes(), path)?,
+            places: places(name.as_bytes(), path)?.into(),
             arguments: arguments.collect::<io::Result<_>>()?,
             environment: variables.collect::<io::Result<_>>()?,
+            own: Vec::new(),
         })
+    }
+
+    /// The same program with other arguments, and one variable besides, of which it has none with that name.
+    pub fn again(&self, arguments: &[&[u8]], (name, value): (&str, &str)) -> io::Result<Program> {
+        let arguments = arguments.iter().map(|word| text(&[word])).collect::<io::Result<_>>()?;
+        let own = vec![text(&[name.as_bytes(), b"=", value.as_bytes()])?];
+        Ok(Program { places: self.places.clone(), arguments, environment: self.environment.clone(), own })
     }
 }
 
@@ -72,8 +86,8 @@ struct Child<'a> {
     error: i32,
 }
 
-fn pointers(all: &[CString]) -> Vec<*const libc::c_char> {
-    all.iter().map(|word| word.as_ptr()).chain([ptr::null()]).collect()
+fn pointers<'a>(all: impl IntoIterator<Item = &'a CString>) -> Vec<*const libc::c_char> {
+    all.into_iter().map(|word| word.as_ptr()).chain([ptr::null()]).collect()
 }
 
 /// Starts it with these descriptors, none of which may be one of the first three, as its standard input, output and error. Gives the child's number; its
@@ -91,23 +105,20 @@ pub fn spawn(program: &Program, setup: &Setup, stdio: [RawFd; 3]) -> io::Result<
         stdio,
         places: &program.places,
         arguments: pointers(&program.arguments),
-        environment: pointers(&program.environment),
+        environment: pointers(program.environment.iter().chain(&program.own)),
         of_shell,
         error: 0,
     };
-    let mut stack = vec![0u128; STACK / size_of::<u128>()];
-    // SAFETY: the child uses `stack` and `child` only until it execs or ends, and this thread stands still until then (CLONE_VFORK), so both live, and
-    // nobody else touches them. It has a table of signal handlers of its own (no CLONE_SIGHAND), and no signal comes while all are blocked, so no handler
-    // of ours runs in it. `live` neither allocates nor takes locks.
+    // SAFETY: the child uses `child` only until it execs or ends, and this thread stands still until then (CLONE_VFORK), so it lives, and nobody else
+    // touches it. No signal comes while all are blocked, and in the child no handler of ours is left, so none runs in it. `live` neither allocates nor
+    // takes locks, and does not come back.
     let pid = unsafe {
         let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = (std::mem::zeroed(), std::mem::zeroed());
         libc::sigfillset(&mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-        let top = stack.as_mut_ptr().add(stack.len()).cast();
-        let pid = crate::check(libc::clone(live, top, flags, (&raw mut child).cast()).into());
+        let pid = clone(live, (&raw mut child).cast());
         libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut());
-        pid? as i32
+        pid?
     };
     match child.error {
         0 => Ok(pid),
@@ -119,7 +130,49 @@ pub fn spawn(program: &Program, setup: &Setup, stdio: [RawFd; 3]) -> io::Result<
     }
 }
 
-extern "C" fn live(child: *mut libc::c_void) -> libc::c_int {
+/// A child in this process's memory, which does `act`, while this thread stands still until it execs or ends. It has a table of signal handlers of its
+/// own, in which there are none: what is ignored here is ignored there, and all else has its default. (Neither the C library's clone(2) knows that flag, nor
+/// does its syscall(2) bear that the child goes on where the stack is another one.)
+///
+/// # Safety
+///
+/// `act` may do with `of` what it does, in a copy of this thread; it never comes back.
+unsafe fn clone(act: extern "C" fn(*mut libc::c_void) -> !, of: *mut libc::c_void) -> io::Result<i32> {
+    // Nobody reads of it what was not written before: it is not filled with zeros.
+    let mut stack = Vec::<std::mem::MaybeUninit<u128>>::with_capacity(STACK / size_of::<u128>());
+    // SAFETY: clone_args is plain data for which all zeroes is a valid value.
+    let mut how: libc::clone_args = unsafe { std::mem::zeroed() };
+    how.flags = (libc::CLONE_VM | libc::CLONE_VFORK) as u64 | CLONE_CLEAR_SIGHAND;
+    how.exit_signal = libc::SIGCHLD as u64;
+    how.stack = stack.as_mut_ptr() as u64;
+    how.stack_size = (stack.capacity() * size_of::<u128>()) as u64;
+    let pid: i64;
+    // SAFETY: the kernel reads `how`. In this thread only rax, rcx and r11 change. The child begins on the stack that is named, which lives until this
+    // thread goes on and is aligned as a call needs it; it touches no other one, for `act` never comes back.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "mov rdi, r12",
+            "call r13",
+            "ud2",
+            "2:",
+            inlateout("rax") libc::SYS_clone3 => pid,
+            in("rdi") &raw const how,
+            in("rsi") size_of::<libc::clone_args>(),
+            in("r12") of,
+            in("r13") act,
+            lateout("rcx") _,
+            lateout("r11") _,
+        );
+    }
+    drop(stack);
+    if pid < 0 { Err(io::Error::from_raw_os_error(-pid as i32)) } else { Ok(pid as i32) }
+}
+
+extern "C" fn live(child: *mut libc::c_void) -> ! {
     // SAFETY: `spawn` gives a live `Child` that nobody else uses now. All calls are async-signal-safe.
     unsafe {
         let child = &mut *child.cast::<Child<'_>>();
@@ -173,7 +226,8 @@ mod tests {
     fn setup(directory: &Path) -> Setup {
         let directory = text(&[directory.as_os_str().as_bytes()]).unwrap();
         let (limits, cpus, keep, doors) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Setup { user: None, umask: 0o027, limits, cpus, directory, keep, terminal: false, doors }
+        let ignored = crate::rank::ignored();
+        Setup { user: None, umask: 0o027, limits, cpus, directory, keep, terminal: false, doors, ignored }
     }
 
     /// What it says, and how it ends. The second error is that it can't be started.

@@ -243,6 +243,8 @@ pub enum Down {
     Beat,
     /// The user's terminal has this size now: rows, columns.
     Size(u16, u16),
+    /// This place is to give back the tasks that wait there: others have nothing to do.
+    Recall(u32),
 }
 
 /// Up the tree.
@@ -331,6 +333,13 @@ pub enum Up {
     Beat,
     /// What all ranks here and below have used; the last word before `Gone`.
     Used(Used),
+    /// These tasks have been called back before they began.
+    Returned {
+        /// Where they were.
+        place: u32,
+        /// Their numbers.
+        tasks: Vec<u32>,
+    },
 }
 
 /// From the one who runs the job (`pando run`) to the head.
@@ -374,6 +383,8 @@ pub enum Ask {
     Kill,
     /// The user's terminal has this size now: rows, columns.
     Size(u16, u16),
+    /// This place is to give back the tasks that wait there.
+    Recall(u32),
 }
 
 /// From the head to the one who runs the job.
@@ -462,4 +473,11 @@ pub enum Tell {
     Over,
     /// It has run for as long as it may, and is ended.
     TimeOver,
+    /// These tasks have been called back before they began.
+    Returned {
+        /// Where they were.
+        place: u32,
+        /// Their numbers.
+        tasks: Vec<u32>,
+    },
 }
