@@ -45,7 +45,9 @@ pub struct Work {
     pub user: Option<Identity>,
     /// For a launcher: the CPUs of each of its ranks. Empty: as they come.
     pub cpus: Vec<Vec<u16>>,
-    /// For a launcher: the directory with what has come along, if there is one.
+    /// For a launcher: the file of the program, if that has come along.
+    pub program: Option<serde_bytes::ByteBuf>,
+    /// For a launcher: the directory with what else has come along, if there is one.
     pub along: Option<serde_bytes::ByteBuf>,
     /// For a launcher: the control group that its ranks enter (a list of processes), if the job takes turns with others.
     pub group: Option<serde_bytes::ByteBuf>,

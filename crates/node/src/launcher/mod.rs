@@ -26,7 +26,7 @@ use ready::{Given, Ready};
 pub use scratch::sweep as sweep_scratch;
 pub use start::MARK;
 use start::Rank;
-pub use starter::{BATCH, LAUNCH, LAUNCHER, PROGRAM, SPARE, starter_main};
+pub use starter::{BATCH, LAUNCH, LAUNCHER, SPARE, starter_main};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -71,14 +71,14 @@ enum Told {
 
 type Teller = UnboundedSender<Told>;
 
-/// A launcher's life. `program`: it came with the job.
-fn launcher_main(daemon: OwnedFd, program: Option<OwnedFd>) -> i32 {
+/// A launcher's life.
+fn launcher_main(daemon: OwnedFd) -> i32 {
     let run = || {
         let socket = std::os::unix::net::UnixStream::from(daemon);
         socket.set_nonblocking(true)?;
         rank::adopt_orphans()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async { serve(UnixStream::from_std(socket)?, program).await })
+        runtime.block_on(async { serve(UnixStream::from_std(socket)?).await })
     };
     match run() {
         Ok(()) => 0,
@@ -100,7 +100,7 @@ pub fn hold_main(words: &[std::ffi::OsString]) -> i32 {
 }
 
 /// One job after the other.
-async fn serve(socket: UnixStream, mut program: Option<OwnedFd>) -> io::Result<()> {
+async fn serve(socket: UnixStream) -> io::Result<()> {
     let (mut from, mut to) = socket.into_split();
     let mut frames = Frames::default();
     let mut children = signal(SignalKind::child())?;
@@ -108,7 +108,7 @@ async fn serve(socket: UnixStream, mut program: Option<OwnedFd>) -> io::Result<(
         name_me(LAUNCHER);
         let (says, said) = unbounded_channel();
         let writer = tokio::spawn(write(to, said));
-        let can_serve_again = job(work, program.take(), (&mut from, &mut frames), &mut children, says).await?;
+        let can_serve_again = job(work, (&mut from, &mut frames), &mut children, says).await?;
         to = writer.await.map_err(io::Error::other)??;
         if !can_serve_again {
             return Ok(());
@@ -127,7 +127,6 @@ fn name_me(name: &str) {
 /// One job, to its last word. Gives whether this process is as it was before.
 async fn job(
     work: Work,
-    program: Option<OwnedFd>,
     (from, frames): (&mut OwnedReadHalf, &mut Frames),
     children: &mut Signal,
     says: UnboundedSender<Up>,
@@ -136,7 +135,7 @@ async fn job(
     order.nodes.get(place as usize).ok_or_else(|| io::Error::other("no such place"))?;
     let _ = says.send(Up::Launcher(std::process::id() as i32));
     let (tell, mut told) = unbounded_channel();
-    let Work { user, along, mark, cpus, groups, group: gang, variables, .. } = work;
+    let Work { user, program, along, mark, cpus, groups, group: gang, variables, .. } = work;
     let counted = !groups.is_empty() && JobGroup::again(meter::dirs(&groups)).cpu_ms().is_some();
     let given = Given { cpus, groups, gang, variables };
     let made = Ready::make(&order, user, (program, along), given, mark)
