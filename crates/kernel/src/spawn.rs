@@ -4,6 +4,7 @@
 use crate::rank::{Setup, begin};
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
@@ -84,6 +85,8 @@ struct Child<'a> {
     /// For the shell: a place follows.
     of_shell: Vec<*const libc::c_char>,
     error: i32,
+    /// Handlers of signals are the parent's, and are to go.
+    handlers: bool,
 }
 
 fn pointers<'a>(all: impl IntoIterator<Item = &'a CString>) -> Vec<*const libc::c_char> {
@@ -93,6 +96,12 @@ fn pointers<'a>(all: impl IntoIterator<Item = &'a CString>) -> Vec<*const libc::
 /// Starts it with these descriptors, none of which may be one of the first three, as its standard input, output and error. Gives the child's number; its
 /// end is for the caller to collect.
 pub fn spawn(program: &Program, setup: &Setup, stdio: [RawFd; 3]) -> io::Result<i32> {
+    spawn_by(newest, program, setup, stdio)
+}
+
+type Clone = unsafe fn(&mut Child<'_>, &mut Vec<MaybeUninit<u128>>) -> io::Result<i32>;
+
+fn spawn_by(way: Clone, program: &Program, setup: &Setup, stdio: [RawFd; 3]) -> io::Result<i32> {
     if stdio.iter().any(|fd| *fd < 3) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "a standard stream in the place of another one"));
     }
@@ -108,15 +117,17 @@ pub fn spawn(program: &Program, setup: &Setup, stdio: [RawFd; 3]) -> io::Result<
         environment: pointers(program.environment.iter().chain(&program.own)),
         of_shell,
         error: 0,
+        handlers: false,
     };
-    // SAFETY: the child uses `child` only until it execs or ends, and this thread stands still until then (CLONE_VFORK), so it lives, and nobody else
-    // touches it. No signal comes while all are blocked, and in the child no handler of ours is left, so none runs in it. `live` neither allocates nor
-    // takes locks, and does not come back.
+    // Nobody reads of it what was not written before: it is not filled with zeros.
+    let mut stack = Vec::with_capacity(STACK / size_of::<u128>());
+    // SAFETY: the child uses `stack` and `child` only until it execs or ends, and this thread stands still until then (CLONE_VFORK), so both live, and
+    // nobody else touches them. No signal comes while all are blocked, and before they come in the child no handler of ours is left in it.
     let pid = unsafe {
         let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = (std::mem::zeroed(), std::mem::zeroed());
         libc::sigfillset(&mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        let pid = clone(live, (&raw mut child).cast());
+        let pid = way(&mut child, &mut stack);
         libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut());
         pid?
     };
@@ -130,16 +141,29 @@ pub fn spawn(program: &Program, setup: &Setup, stdio: [RawFd; 3]) -> io::Result<
     }
 }
 
-/// A child in this process's memory, which does `act`, while this thread stands still until it execs or ends. It has a table of signal handlers of its
-/// own, in which there are none: what is ignored here is ignored there, and all else has its default. (Neither the C library's clone(2) knows that flag, nor
-/// does its syscall(2) bear that the child goes on where the stack is another one.)
+/// The first way that this machine knows: containers refuse clone3 whose filter can't look into what it is given.
 ///
 /// # Safety
 ///
-/// `act` may do with `of` what it does, in a copy of this thread; it never comes back.
-unsafe fn clone(act: extern "C" fn(*mut libc::c_void) -> !, of: *mut libc::c_void) -> io::Result<i32> {
-    // Nobody reads of it what was not written before: it is not filled with zeros.
-    let mut stack = Vec::<std::mem::MaybeUninit<u128>>::with_capacity(STACK / size_of::<u128>());
+/// As [`clone3`].
+unsafe fn newest(child: &mut Child<'_>, stack: &mut Vec<MaybeUninit<u128>>) -> io::Result<i32> {
+    // SAFETY: as the caller says; who was refused has made no child.
+    unsafe {
+        match clone3(child, stack) {
+            Err(e) if matches!(e.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => clone(child, stack),
+            done => done,
+        }
+    }
+}
+
+/// A child in this process's memory that lives ([`live`]) on this stack, while this thread stands still until it execs or ends. It has a table of signal
+/// handlers of its own, in which there are none: what is ignored here is ignored there, and all else has its default. (Neither the C library's clone(2)
+/// knows that flag, nor does its syscall(2) bear that the child goes on where the stack is another one.)
+///
+/// # Safety
+///
+/// All signals are blocked, and nobody else uses the two.
+unsafe fn clone3(child: &mut Child<'_>, stack: &mut Vec<MaybeUninit<u128>>) -> io::Result<i32> {
     // SAFETY: clone_args is plain data for which all zeroes is a valid value.
     let mut how: libc::clone_args = unsafe { std::mem::zeroed() };
     how.flags = (libc::CLONE_VM | libc::CLONE_VFORK) as u64 | CLONE_CLEAR_SIGHAND;
@@ -148,7 +172,7 @@ unsafe fn clone(act: extern "C" fn(*mut libc::c_void) -> !, of: *mut libc::c_voi
     how.stack_size = (stack.capacity() * size_of::<u128>()) as u64;
     let pid: i64;
     // SAFETY: the kernel reads `how`. In this thread only rax, rcx and r11 change. The child begins on the stack that is named, which lives until this
-    // thread goes on and is aligned as a call needs it; it touches no other one, for `act` never comes back.
+    // thread goes on and is aligned as a call needs it; it touches no other one, for `live` never comes back. That neither allocates nor takes locks.
     unsafe {
         std::arch::asm!(
             "syscall",
@@ -162,14 +186,32 @@ unsafe fn clone(act: extern "C" fn(*mut libc::c_void) -> !, of: *mut libc::c_voi
             inlateout("rax") libc::SYS_clone3 => pid,
             in("rdi") &raw const how,
             in("rsi") size_of::<libc::clone_args>(),
-            in("r12") of,
-            in("r13") act,
+            in("r12") &raw mut *child,
+            in("r13") live as extern "C" fn(*mut libc::c_void) -> !,
             lateout("rcx") _,
             lateout("r11") _,
         );
     }
-    drop(stack);
     if pid < 0 { Err(io::Error::from_raw_os_error(-pid as i32)) } else { Ok(pid as i32) }
+}
+
+/// The same by the older call, which leaves handlers to be taken away by the child.
+///
+/// # Safety
+///
+/// As [`clone3`].
+unsafe fn clone(child: &mut Child<'_>, stack: &mut Vec<MaybeUninit<u128>>) -> io::Result<i32> {
+    extern "C" fn lives(child: *mut libc::c_void) -> libc::c_int {
+        live(child)
+    }
+    child.handlers = true;
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: the top of `stack` is one past its last byte; for the rest see there. The child's table of handlers is its own (no CLONE_SIGHAND).
+    let pid = unsafe {
+        let top = stack.as_mut_ptr().add(stack.capacity()).cast();
+        crate::check(libc::clone(lives, top, flags, (&raw mut *child).cast()).into())
+    };
+    pid.map(|pid| pid as i32)
 }
 
 extern "C" fn live(child: *mut libc::c_void) -> ! {
@@ -191,6 +233,10 @@ unsafe fn become_it(child: &mut Child<'_>) -> io::Result<std::convert::Infallibl
     for (at, fd) in child.stdio.iter().enumerate() {
         // SAFETY: it is a number below three, which is the child's own copy.
         crate::check(unsafe { libc::dup2(*fd, at as RawFd) }.into())?;
+    }
+    for signal in (1..32).filter(|_| child.handlers) {
+        // SAFETY: the default of a signal has no preconditions.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
     begin(child.setup, child.parent)?;
     let mut denied = None;
@@ -231,12 +277,13 @@ mod tests {
     }
 
     /// What it says, and how it ends. The second error is that it can't be started.
-    fn run(words: &[&str], path: &str, directory: &Path) -> io::Result<(String, i32)> {
+    fn run_by(way: Clone, words: &[&str], path: &str, directory: &Path) -> io::Result<(String, i32)> {
         let environment = [("PATH", "/nowhere"), ("A", "b c"), ("PATH", path)];
         let program = Program::new(OsStr::new(words[0]), words, &environment.map(|(n, v)| (n, v)))?;
         let (mut from, to) = io::pipe()?;
         let nothing = File::open("/dev/null")?;
-        let pid = spawn(&program, &setup(directory), [nothing.as_raw_fd(), to.as_raw_fd(), to.as_raw_fd()])?;
+        let stdio = [nothing.as_raw_fd(), to.as_raw_fd(), to.as_raw_fd()];
+        let pid = spawn_by(way, &program, &setup(directory), stdio)?;
         drop(to);
         let mut said = String::new();
         from.read_to_string(&mut said)?;
@@ -248,7 +295,13 @@ mod tests {
 
     #[test]
     fn programs_are_found_and_have_what_they_are_given() {
-        let dir = std::env::temp_dir().join(format!("pando-spawn-{}", std::process::id()));
+        found_and_given(clone3, "new");
+        found_and_given(clone, "old");
+    }
+
+    fn found_and_given(way: Clone, name: &str) {
+        let run = |words: &[&str], path: &str, directory: &Path| run_by(way, words, path, directory);
+        let dir = std::env::temp_dir().join(format!("pando-spawn-{name}-{}", std::process::id()));
         fs::create_dir_all(dir.join("empty")).unwrap();
         let usual = "/usr/local/bin:/usr/bin:/bin";
         let script = "echo $A; umask; pwd; ps -o pid=,sid= -p $$ | awk '{print $1 == $2}'; exit 7";
