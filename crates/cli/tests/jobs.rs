@@ -349,19 +349,26 @@ fn what_outlived_launcher_and_daemon_is_found_by_the_next_one() {
 fn what_a_job_leaves_ready_serves_the_next_one_if_it_is_still_there() {
     let mut lab = Lab::new(3, JOBS);
     // Each node's launcher, which is the parent of its ranks.
-    let parents = |lab: &Lab| {
-        let text = ok(&mut run(&lab.nodes[0], &["-N3", "-n3", "sh", "-c", "echo $PANDO_NODE $PPID"]));
+    let parents_of = |lab: &Lab, program: &[&str]| {
+        let words = [&["-N3", "-n3"], program, &["-c", "echo $PANDO_NODE $PPID"]].concat();
+        let text = ok(&mut run(&lab.nodes[0], &words));
         let mut lines: Vec<(String, i32)> =
             text.lines().map(|l| l.split_once(' ').unwrap()).map(|(n, p)| (n.into(), p.parse().unwrap())).collect();
         lines.sort();
         assert_eq!(lines.iter().map(|(n, _)| n.as_str()).collect::<Vec<_>>(), ["n1", "n2", "n3"]);
         lines.into_iter().map(|(_, pid)| pid).collect::<Vec<i32>>()
     };
+    let parents = |lab: &Lab| parents_of(lab, &["sh"]);
     let spare = |pid: i32| until("a spare launcher", || (procfs::name(pid) == "pando-spare").then_some(()));
     let first = parents(&lab);
     first.iter().copied().for_each(spare);
     assert_eq!(parents(&lab), first);
     first.iter().copied().for_each(spare);
+    // A program that comes along, and then is there, is no other job.
+    for _ in 0..2 {
+        assert_eq!(parents_of(&lab, &["--bcast=always", "sh"]), first);
+        first.iter().copied().for_each(spare);
+    }
     // One that does nothing is replaced, and so is one that is no more, and a link whose other end is no more.
     signal(first[0] as u32, "STOP");
     signal(first[1] as u32, "KILL");

@@ -160,6 +160,20 @@ fn what_is_run_again_is_told_once() {
 }
 
 #[test]
+fn what_waits_behind_a_long_one_runs_elsewhere() {
+    let lab = Lab::new(2, JOBS);
+    let (go, done) = (lab.dir.join("go"), lab.dir.join("done"));
+    // Short ones, so that many are given at once; then one that does not end.
+    let script = "[ {} = 400 ] && until [ -e \"$GO\" ]; do sleep 0.02; done; echo {} >> \"$DONE\"";
+    let mut command = map(&lab.nodes[0], &["-P1", "sh", "-c", script]);
+    let child = give(command.env("GO", &go).env("DONE", &done), &numbers(500));
+    until("all others", || (lab::lines_of(&done).len() == 499).then_some(()));
+    fs::write(&go, "").unwrap();
+    let (status, _, err) = ended(child);
+    assert_eq!((status, sorted(&fs::read_to_string(&done).unwrap())), (0, (1..=500).collect()), "{err}");
+}
+
+#[test]
 fn gnu_parallels_words_do_what_they_do_there() {
     let lab = Lab::new(2, JOBS);
     let n1 = &lab.nodes[0];

@@ -40,6 +40,29 @@ pub fn hung_up(socket: RawFd) -> bool {
     n > 0 && p.revents & (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) != 0
 }
 
+/// What is known of a pipe that is read from, without waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pipe {
+    /// Somebody may still write to it.
+    Open,
+    /// Nobody does, and there is something in it.
+    Full,
+    /// Nobody does, and it is empty.
+    Empty,
+}
+
+/// Looks at some pipes at once.
+pub fn pipes<const N: usize>(pipes: [RawFd; N]) -> io::Result<[Pipe; N]> {
+    let mut p = pipes.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+    // SAFETY: `p` is a valid array of its length.
+    crate::check(i64::from(unsafe { libc::poll(p.as_mut_ptr(), N as libc::nfds_t, 0) }))?;
+    Ok(p.map(|p| match p.revents & (libc::POLLHUP | libc::POLLIN) {
+        libc::POLLHUP => Pipe::Empty,
+        both if both == libc::POLLHUP | libc::POLLIN => Pipe::Full,
+        _ => Pipe::Open,
+    }))
+}
+
 /// Receives at most `most` bytes behind what `into` has, into memory that nobody has to fill with zeros first. 0: the other end has closed.
 pub fn receive(socket: RawFd, into: &mut Vec<u8>, most: usize) -> io::Result<usize> {
     into.reserve(most);

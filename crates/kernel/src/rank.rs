@@ -138,6 +138,8 @@ pub struct Setup {
     pub terminal: bool,
     /// Of control groups that it is to be in: descriptors of their lists of processes.
     pub doors: Vec<RawFd>,
+    /// Signals that this process ignores ([`ignored`]) and that it is not to ignore.
+    pub ignored: Vec<i32>,
 }
 
 /// In the child: async-signal-safe calls only, which allocate nothing, for its memory is the parent's ([`crate::spawn`]).
@@ -172,8 +174,9 @@ pub(crate) fn begin(setup: &Setup, launcher: i32) -> io::Result<()> {
         for fd in &setup.keep {
             done(libc::fcntl(*fd, libc::F_SETFD, 0))?;
         }
-        for signal in 1..32 {
-            libc::signal(signal, libc::SIG_DFL);
+        // No handler is left in the child; what is ignored would be in the program, too.
+        for signal in &setup.ignored {
+            libc::signal(*signal, libc::SIG_DFL);
         }
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut none);
@@ -269,6 +272,11 @@ pub fn has_children() -> bool {
         libc::waitid(libc::P_ALL, 0, &mut info, flags | libc::__WALL)
     };
     done == 0
+}
+
+/// Signals that this process ignores: a Rust program does so with SIGPIPE.
+pub fn ignored() -> Vec<i32> {
+    (1..32).filter(|signal| crate::signal::is_ignored(*signal)).collect()
 }
 
 /// This process's resource limits: number, soft, hard.

@@ -1,15 +1,19 @@
 //! Starts a program without a copy of this process: the child has its memory until exec, and this thread stands still meanwhile, as posix_spawn(3) does it
-//! (clone with CLONE_VM and CLONE_VFORK). To copy page tables for a child that leaves them at once takes longer than to load a small program.
+//! (clone3 with CLONE_VM and CLONE_VFORK). To copy page tables for a child that leaves them at once takes longer than to load a small program.
 
 use crate::rank::{Setup, begin};
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
+use std::sync::Arc;
 
 /// Bytes of the child's stack: it makes system calls, and little else.
 const STACK: usize = 64 << 10;
+/// linux/sched.h, since Linux 5.5.
+const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 /// As execvp(3) has it, where PATH is not set.
 const USUAL_PATH: &[u8] = b"/bin:/usr/bin";
 /// Runs what has no `#!`, as execvp(3) has it.
@@ -19,9 +23,12 @@ const SHELL: &CStr = c"/bin/sh";
 #[derive(Clone, Debug)]
 pub struct Program {
     /// Where it may be, in this order.
-    places: Vec<CString>,
+    places: Arc<[CString]>,
     arguments: Vec<CString>,
-    environment: Vec<CString>,
+    /// What many have, and what this one has besides.
+    environment: Arc<[CString]>,
+    /// See there.
+    own: Vec<CString>,
 }
 
 impl Program {
@@ -36,10 +43,18 @@ impl Program {
         let variables = variables.map(|(_, (n, v))| text(&[n.as_ref().as_bytes(), b"=", v.as_ref().as_bytes()]));
         let path = last.get(OsStr::new("PATH")).map_or(USUAL_PATH, |at| environment[*at].1.as_ref().as_bytes());
         Ok(Program {
-            places: places(name.as_bytes(), path)?,
+            places: places(name.as_bytes(), path)?.into(),
             arguments: arguments.collect::<io::Result<_>>()?,
             environment: variables.collect::<io::Result<_>>()?,
+            own: Vec::new(),
         })
+    }
+
+    /// The same program with other arguments, and one variable besides, of which it has none with that name.
+    pub fn again(&self, arguments: &[&[u8]], (name, value): (&str, &str)) -> io::Result<Program> {
+        let arguments = arguments.iter().map(|word| text(&[word])).collect::<io::Result<_>>()?;
+        let own = vec![text(&[name.as_bytes(), b"=", value.as_bytes()])?];
+        Ok(Program { places: self.places.clone(), arguments, environment: self.environment.clone(), own })
     }
 }
 
@@ -70,15 +85,23 @@ struct Child<'a> {
     /// For the shell: a place follows.
     of_shell: Vec<*const libc::c_char>,
     error: i32,
+    /// Handlers of signals are the parent's, and are to go.
+    handlers: bool,
 }
 
-fn pointers(all: &[CString]) -> Vec<*const libc::c_char> {
-    all.iter().map(|word| word.as_ptr()).chain([ptr::null()]).collect()
+fn pointers<'a>(all: impl IntoIterator<Item = &'a CString>) -> Vec<*const libc::c_char> {
+    all.into_iter().map(|word| word.as_ptr()).chain([ptr::null()]).collect()
 }
 
 /// Starts it with these descriptors, none of which may be one of the first three, as its standard input, output and error. Gives the child's number; its
 /// end is for the caller to collect.
 pub fn spawn(program: &Program, setup: &Setup, stdio: [RawFd; 3]) -> io::Result<i32> {
+    spawn_by(newest, program, setup, stdio)
+}
+
+type Clone = unsafe fn(&mut Child<'_>, &mut Vec<MaybeUninit<u128>>) -> io::Result<i32>;
+
+fn spawn_by(way: Clone, program: &Program, setup: &Setup, stdio: [RawFd; 3]) -> io::Result<i32> {
     if stdio.iter().any(|fd| *fd < 3) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "a standard stream in the place of another one"));
     }
@@ -91,23 +114,22 @@ pub fn spawn(program: &Program, setup: &Setup, stdio: [RawFd; 3]) -> io::Result<
         stdio,
         places: &program.places,
         arguments: pointers(&program.arguments),
-        environment: pointers(&program.environment),
+        environment: pointers(program.environment.iter().chain(&program.own)),
         of_shell,
         error: 0,
+        handlers: false,
     };
-    let mut stack = vec![0u128; STACK / size_of::<u128>()];
+    // Nobody reads of it what was not written before: it is not filled with zeros.
+    let mut stack = Vec::with_capacity(STACK / size_of::<u128>());
     // SAFETY: the child uses `stack` and `child` only until it execs or ends, and this thread stands still until then (CLONE_VFORK), so both live, and
-    // nobody else touches them. It has a table of signal handlers of its own (no CLONE_SIGHAND), and no signal comes while all are blocked, so no handler
-    // of ours runs in it. `live` neither allocates nor takes locks.
+    // nobody else touches them. No signal comes while all are blocked, and before they come in the child no handler of ours is left in it.
     let pid = unsafe {
         let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = (std::mem::zeroed(), std::mem::zeroed());
         libc::sigfillset(&mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-        let top = stack.as_mut_ptr().add(stack.len()).cast();
-        let pid = crate::check(libc::clone(live, top, flags, (&raw mut child).cast()).into());
+        let pid = way(&mut child, &mut stack);
         libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut());
-        pid? as i32
+        pid?
     };
     match child.error {
         0 => Ok(pid),
@@ -119,7 +141,80 @@ pub fn spawn(program: &Program, setup: &Setup, stdio: [RawFd; 3]) -> io::Result<
     }
 }
 
-extern "C" fn live(child: *mut libc::c_void) -> libc::c_int {
+/// The first way that this machine knows: containers refuse clone3 whose filter can't look into what it is given.
+///
+/// # Safety
+///
+/// As [`clone3`].
+unsafe fn newest(child: &mut Child<'_>, stack: &mut Vec<MaybeUninit<u128>>) -> io::Result<i32> {
+    // SAFETY: as the caller says; who was refused has made no child.
+    unsafe {
+        match clone3(child, stack) {
+            Err(e) if matches!(e.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => clone(child, stack),
+            done => done,
+        }
+    }
+}
+
+/// A child in this process's memory that lives ([`live`]) on this stack, while this thread stands still until it execs or ends. It has a table of signal
+/// handlers of its own, in which there are none: what is ignored here is ignored there, and all else has its default. (Neither the C library's clone(2)
+/// knows that flag, nor does its syscall(2) bear that the child goes on where the stack is another one.)
+///
+/// # Safety
+///
+/// All signals are blocked, and nobody else uses the two.
+unsafe fn clone3(child: &mut Child<'_>, stack: &mut Vec<MaybeUninit<u128>>) -> io::Result<i32> {
+    // SAFETY: clone_args is plain data for which all zeroes is a valid value.
+    let mut how: libc::clone_args = unsafe { std::mem::zeroed() };
+    how.flags = (libc::CLONE_VM | libc::CLONE_VFORK) as u64 | CLONE_CLEAR_SIGHAND;
+    how.exit_signal = libc::SIGCHLD as u64;
+    how.stack = stack.as_mut_ptr() as u64;
+    how.stack_size = (stack.capacity() * size_of::<u128>()) as u64;
+    let pid: i64;
+    // SAFETY: the kernel reads `how`. In this thread only rax, rcx and r11 change. The child begins on the stack that is named, which lives until this
+    // thread goes on and is aligned as a call needs it; it touches no other one, for `live` never comes back. That neither allocates nor takes locks.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "mov rdi, r12",
+            "call r13",
+            "ud2",
+            "2:",
+            inlateout("rax") libc::SYS_clone3 => pid,
+            in("rdi") &raw const how,
+            in("rsi") size_of::<libc::clone_args>(),
+            in("r12") &raw mut *child,
+            in("r13") live as extern "C" fn(*mut libc::c_void) -> !,
+            lateout("rcx") _,
+            lateout("r11") _,
+        );
+    }
+    if pid < 0 { Err(io::Error::from_raw_os_error(-pid as i32)) } else { Ok(pid as i32) }
+}
+
+/// The same by the older call, which leaves handlers to be taken away by the child.
+///
+/// # Safety
+///
+/// As [`clone3`].
+unsafe fn clone(child: &mut Child<'_>, stack: &mut Vec<MaybeUninit<u128>>) -> io::Result<i32> {
+    extern "C" fn lives(child: *mut libc::c_void) -> libc::c_int {
+        live(child)
+    }
+    child.handlers = true;
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: the top of `stack` is one past its last byte; for the rest see there. The child's table of handlers is its own (no CLONE_SIGHAND).
+    let pid = unsafe {
+        let top = stack.as_mut_ptr().add(stack.capacity()).cast();
+        crate::check(libc::clone(lives, top, flags, (&raw mut *child).cast()).into())
+    };
+    pid.map(|pid| pid as i32)
+}
+
+extern "C" fn live(child: *mut libc::c_void) -> ! {
     // SAFETY: `spawn` gives a live `Child` that nobody else uses now. All calls are async-signal-safe.
     unsafe {
         let child = &mut *child.cast::<Child<'_>>();
@@ -138,6 +233,10 @@ unsafe fn become_it(child: &mut Child<'_>) -> io::Result<std::convert::Infallibl
     for (at, fd) in child.stdio.iter().enumerate() {
         // SAFETY: it is a number below three, which is the child's own copy.
         crate::check(unsafe { libc::dup2(*fd, at as RawFd) }.into())?;
+    }
+    for signal in (1..32).filter(|_| child.handlers) {
+        // SAFETY: the default of a signal has no preconditions.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
     begin(child.setup, child.parent)?;
     let mut denied = None;
@@ -173,16 +272,18 @@ mod tests {
     fn setup(directory: &Path) -> Setup {
         let directory = text(&[directory.as_os_str().as_bytes()]).unwrap();
         let (limits, cpus, keep, doors) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Setup { user: None, umask: 0o027, limits, cpus, directory, keep, terminal: false, doors }
+        let ignored = crate::rank::ignored();
+        Setup { user: None, umask: 0o027, limits, cpus, directory, keep, terminal: false, doors, ignored }
     }
 
     /// What it says, and how it ends. The second error is that it can't be started.
-    fn run(words: &[&str], path: &str, directory: &Path) -> io::Result<(String, i32)> {
+    fn run_by(way: Clone, words: &[&str], path: &str, directory: &Path) -> io::Result<(String, i32)> {
         let environment = [("PATH", "/nowhere"), ("A", "b c"), ("PATH", path)];
         let program = Program::new(OsStr::new(words[0]), words, &environment.map(|(n, v)| (n, v)))?;
         let (mut from, to) = io::pipe()?;
         let nothing = File::open("/dev/null")?;
-        let pid = spawn(&program, &setup(directory), [nothing.as_raw_fd(), to.as_raw_fd(), to.as_raw_fd()])?;
+        let stdio = [nothing.as_raw_fd(), to.as_raw_fd(), to.as_raw_fd()];
+        let pid = spawn_by(way, &program, &setup(directory), stdio)?;
         drop(to);
         let mut said = String::new();
         from.read_to_string(&mut said)?;
@@ -194,7 +295,13 @@ mod tests {
 
     #[test]
     fn programs_are_found_and_have_what_they_are_given() {
-        let dir = std::env::temp_dir().join(format!("pando-spawn-{}", std::process::id()));
+        found_and_given(clone3, "new");
+        found_and_given(clone, "old");
+    }
+
+    fn found_and_given(way: Clone, name: &str) {
+        let run = |words: &[&str], path: &str, directory: &Path| run_by(way, words, path, directory);
+        let dir = std::env::temp_dir().join(format!("pando-spawn-{name}-{}", std::process::id()));
         fs::create_dir_all(dir.join("empty")).unwrap();
         let usual = "/usr/local/bin:/usr/bin:/bin";
         let script = "echo $A; umask; pwd; ps -o pid=,sid= -p $$ | awk '{print $1 == $2}'; exit 7";

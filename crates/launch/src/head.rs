@@ -136,6 +136,7 @@ impl Head {
                     out.push(Act::Tell(Tell::Without { place, why: why.clone() }));
                 }
             }
+            Up::Returned { place, tasks } => out.push(Act::Tell(Tell::Returned { place, tasks })),
             Up::Done { place, task, how, ran_ms } => out.push(Act::Tell(Tell::Done { place, task, how, ran_ms })),
             Up::Lost { place, why } => {
                 let node = self.node(place);
@@ -369,6 +370,7 @@ impl Head {
                 }
             }
             Ask::Task { place, task, words } => out.push(Act::Down(Down::Task { place, task, words })),
+            Ask::Recall(place) => out.push(Act::Down(Down::Recall(place))),
             Ask::NoMore => out.push(Act::Down(Down::NoMore)),
             Ask::Piece { file, index, bytes } => out.push(Act::Down(Down::Piece { file, index, bytes })),
             Ask::Size(rows, columns) => out.push(Act::Down(Down::Size(rows, columns))),

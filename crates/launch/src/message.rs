@@ -45,7 +45,9 @@ pub struct Work {
     pub user: Option<Identity>,
     /// For a launcher: the CPUs of each of its ranks. Empty: as they come.
     pub cpus: Vec<Vec<u16>>,
-    /// For a launcher: the directory with what has come along, if there is one.
+    /// For a launcher: the file of the program, if that has come along.
+    pub program: Option<serde_bytes::ByteBuf>,
+    /// For a launcher: the directory with what else has come along, if there is one.
     pub along: Option<serde_bytes::ByteBuf>,
     /// For a launcher: the control group that its ranks enter (a list of processes), if the job takes turns with others.
     pub group: Option<serde_bytes::ByteBuf>,
@@ -243,6 +245,8 @@ pub enum Down {
     Beat,
     /// The user's terminal has this size now: rows, columns.
     Size(u16, u16),
+    /// This place is to give back the tasks that wait there: others have nothing to do.
+    Recall(u32),
 }
 
 /// Up the tree.
@@ -331,6 +335,13 @@ pub enum Up {
     Beat,
     /// What all ranks here and below have used; the last word before `Gone`.
     Used(Used),
+    /// These tasks have been called back before they began.
+    Returned {
+        /// Where they were.
+        place: u32,
+        /// Their numbers.
+        tasks: Vec<u32>,
+    },
 }
 
 /// From the one who runs the job (`pando run`) to the head.
@@ -374,6 +385,8 @@ pub enum Ask {
     Kill,
     /// The user's terminal has this size now: rows, columns.
     Size(u16, u16),
+    /// This place is to give back the tasks that wait there.
+    Recall(u32),
 }
 
 /// From the head to the one who runs the job.
@@ -462,4 +475,11 @@ pub enum Tell {
     Over,
     /// It has run for as long as it may, and is ended.
     TimeOver,
+    /// These tasks have been called back before they began.
+    Returned {
+        /// Where they were.
+        place: u32,
+        /// Their numbers.
+        tasks: Vec<u32>,
+    },
 }

@@ -172,7 +172,7 @@ impl Part {
                 self.runs(place, rank)?;
                 out.push(Effect::Up(up));
             }
-            Up::Done { place, .. } => {
+            Up::Done { place, .. } | Up::Returned { place, .. } => {
                 self.speaks_for(child, place)?;
                 out.push(Effect::Up(up));
             }
@@ -299,12 +299,13 @@ impl Part {
         }
         let to = |b: &Below| match &down {
             Down::Stdin(_) | Down::StdinEnds => b.taken.is_some(),
-            Down::Taken { place, .. } | Down::Task { place, .. } | Down::Granted { asker: Asker { place, .. }, .. } => {
-                match b.who {
-                    Child::Launcher => *place == self.place,
-                    Child::Place(at) => *place == at || self.order.towards(at, *place).is_some(),
-                }
-            }
+            Down::Taken { place, .. }
+            | Down::Task { place, .. }
+            | Down::Recall(place)
+            | Down::Granted { asker: Asker { place, .. }, .. } => match b.who {
+                Child::Launcher => *place == self.place,
+                Child::Place(at) => *place == at || self.order.towards(at, *place).is_some(),
+            },
             Down::Beat | Down::Piece { .. } => false,
             _ => true,
         };

@@ -2,6 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+/// Tasks wait at a node for about as long as this takes, milliseconds: so many can go there, and be told of, in one message. Many times a link's delay, and
+/// nothing beside what anybody waits for.
+const WAITS_MS: u64 = 32;
+/// So many at most for each that runs there.
+const MOST_AHEAD: u32 = 16;
+
 /// One task: the words of its command are somebody else's.
 pub type Number = u32;
 
@@ -9,6 +15,10 @@ struct Site {
     place: u32,
     slots: u32,
     here: BTreeSet<Number>,
+    /// It is being given tasks, until it has all that it may have.
+    fills: bool,
+    /// It has given tasks back, and none has ended there since.
+    stuck: bool,
 }
 
 /// What became of a task.
@@ -32,8 +42,10 @@ pub struct Pool {
     /// How often each has failed.
     failed: BTreeMap<Number, u32>,
     retries: u32,
-    /// Tasks that wait at a node for each that runs there: the next one is there when a slot is free.
-    ahead: u32,
+    /// Tasks may wait at a node, so that the next one is there when a slot is free.
+    hurries: bool,
+    /// What a task takes, milliseconds, of late: rather too much than too little.
+    takes_ms: u64,
     next: Number,
     /// Where the last one went.
     turn: usize,
@@ -42,12 +54,13 @@ pub struct Pool {
 impl Pool {
     /// How often a task that fails is tried again.
     pub fn new(retries: u32) -> Pool {
-        Pool { sites: Vec::new(), queue: VecDeque::new(), failed: BTreeMap::new(), retries, ahead: 1, next: 0, turn: 0 }
+        let (sites, queue, failed) = Default::default();
+        Pool { sites, queue, failed, retries, hurries: true, takes_ms: WAITS_MS, next: 0, turn: 0 }
     }
 
     /// No task waits at a node: it begins when it is sent.
     pub fn unhurried(self) -> Pool {
-        Pool { ahead: 0, ..self }
+        Pool { hurries: false, ..self }
     }
 
     /// The task that is sent next.
@@ -58,7 +71,14 @@ impl Pool {
     /// Tasks may run at these places, in so many slots each.
     pub fn open(&mut self, sites: &[(u32, u32)]) {
         let sites = sites.iter().filter(|s| s.1 > 0);
-        self.sites = sites.map(|(place, slots)| Site { place: *place, slots: *slots, here: BTreeSet::new() }).collect();
+        let site = |(place, slots): &(u32, u32)| Site {
+            place: *place,
+            slots: *slots,
+            here: BTreeSet::new(),
+            fills: true,
+            stuck: false,
+        };
+        self.sites = sites.map(site).collect();
     }
 
     /// One more task; its number.
@@ -68,33 +88,49 @@ impl Pool {
         self.next - 1
     }
 
-    /// The next task, and the place where it goes: the one with most room.
+    /// Tasks that wait at a node for each that runs there: one, or more where they are short.
+    fn ahead(&self, site: &Site) -> u32 {
+        match self.hurries && !site.stuck {
+            true => (WAITS_MS / self.takes_ms.max(1)).clamp(1, MOST_AHEAD.into()) as u32,
+            false => 0,
+        }
+    }
+
+    /// How many more it may have.
+    fn room(&self, site: &Site) -> i64 {
+        i64::from(site.slots) * i64::from(1 + self.ahead(site)) - site.here.len() as i64
+    }
+
+    /// The next task, and the place where it goes: the one with most room. Where many may wait it gets the next ones when half of them have gone.
     pub fn place_next(&mut self) -> Option<(u32, Number)> {
-        let room = |s: &Site| i64::from(s.slots) * i64::from(1 + self.ahead) - s.here.len() as i64;
+        for at in 0..self.sites.len() {
+            let site = &self.sites[at];
+            let (room, gone) = (self.room(site), i64::from(site.slots) * i64::from(self.ahead(site) / 2));
+            self.sites[at].fills = room > 0 && (site.fills || room > gone);
+        }
+        let share = |at: &usize| self.room(&self.sites[*at]) * 1000 / i64::from(self.sites[*at].slots);
         // Of equals each has its turn.
         let count = self.sites.len();
-        let order = (1..=count).map(|i| (self.turn + i) % count.max(1));
-        let best = order.max_by_key(|i| {
-            (
-                room(&self.sites[*i]) * 1000 / i64::from(self.sites[*i].slots),
-                std::cmp::Reverse((*i + count - self.turn) % count),
-            )
-        })?;
-        if room(&self.sites[best]) <= 0 {
-            return None;
-        }
+        let order = (1..=count).map(|i| (self.turn + i) % count.max(1)).filter(|i| self.sites[*i].fills);
+        let best = order.max_by_key(|i| (share(i), std::cmp::Reverse((*i + count - self.turn) % count)))?;
         let task = self.queue.pop_front()?;
         self.turn = best;
         self.sites[best].here.insert(task);
         Some((self.sites[best].place, task))
     }
 
-    /// A task has ended.
-    pub fn ended(&mut self, place: u32, task: Number, well: bool) -> Verdict {
-        let site = self.sites.iter_mut().find(|s| s.place == place);
-        if !site.is_some_and(|s| s.here.remove(&task)) {
+    /// A task has ended, after so many milliseconds.
+    pub fn ended(&mut self, place: u32, task: Number, well: bool, ran_ms: u64) -> Verdict {
+        let Some(site) = self.sites.iter_mut().find(|s| s.place == place) else { return Verdict::Unknown };
+        if !site.here.remove(&task) {
             return Verdict::Unknown;
         }
+        site.stuck = false;
+        // One that takes long counts at once, for others would wait behind the next one.
+        self.takes_ms = match ran_ms > self.takes_ms {
+            true => ran_ms,
+            false => (7 * self.takes_ms + ran_ms) / 8,
+        };
         if well {
             self.failed.remove(&task);
             return Verdict::Done;
@@ -108,6 +144,21 @@ impl Pool {
         // Others have their turn before.
         self.queue.push_back(task);
         Verdict::Again
+    }
+
+    /// A place where tasks wait, while another one has a slot and nothing for it: it is to give them back. For who has seen nothing happen for a while.
+    pub fn overdue(&self) -> Option<u32> {
+        let waits = |site: &Site| site.here.len().saturating_sub(site.slots as usize);
+        let idles = self.queue.is_empty() && self.sites.iter().any(|s| s.here.len() < s.slots as usize);
+        self.sites.iter().filter(|s| idles && waits(s) > 0).max_by_key(|s| waits(s)).map(|s| s.place)
+    }
+
+    /// A place has given these back: they come first.
+    pub fn returned(&mut self, place: u32, tasks: &[Number]) {
+        let Some(site) = self.sites.iter_mut().find(|s| s.place == place) else { return };
+        let mine: Vec<Number> = tasks.iter().copied().filter(|task| site.here.remove(task)).collect();
+        site.stuck = true;
+        mine.into_iter().rev().for_each(|task| self.queue.push_front(task));
     }
 
     /// A place is lost: what was there is run elsewhere, first of all. Those tasks.
@@ -155,11 +206,41 @@ mod tests {
             *went.entry(place).or_insert(0) += 1;
         }
         assert_eq!(went, BTreeMap::from([(1, 2), (2, 6)]), "each slot has one, and one ahead");
-        assert_eq!(pool.ended(1, 9999, true), Verdict::Unknown);
+        assert_eq!(pool.ended(1, 9999, true, 1), Verdict::Unknown);
         let mut pool = Pool::new(0).unhurried();
         pool.open(&[(1, 1), (2, 3)]);
         (0..20).for_each(|_| _ = pool.add());
         assert_eq!((std::iter::from_fn(|| pool.place_next()).count(), pool.next()), (4, Some(4)));
+    }
+
+    #[test]
+    fn short_ones_go_many_at_once_and_come_back_when_they_wait_for_a_long_one() {
+        let mut pool = Pool::new(0);
+        pool.open(&[(1, 2), (2, 2)]);
+        (0..1000).for_each(|_| _ = pool.add());
+        let give = |pool: &mut Pool| std::iter::from_fn(|| pool.place_next()).count();
+        assert_eq!(give(&mut pool), 8, "as long as nobody knows what they take");
+        let mut groups = Vec::new();
+        for at in 0..200 {
+            let site = &pool.sites[at % 2];
+            let (place, task) = (site.place, *site.here.first().unwrap());
+            pool.ended(place, task, true, 2);
+            let count = give(&mut pool);
+            groups.extend((at >= 100).then_some(count));
+        }
+        groups.retain(|count| *count > 0);
+        let mean = groups.iter().sum::<usize>() as f64 / groups.len() as f64;
+        assert!(mean >= 8.0, "{groups:?}");
+        // Those at one place end, and then nothing does at the other one.
+        pool.give_up();
+        let left: Vec<Number> = pool.sites[0].here.iter().copied().collect();
+        left.iter().for_each(|task| _ = pool.ended(1, *task, true, 2));
+        assert_eq!(pool.overdue(), Some(2));
+        let waits: Vec<Number> = pool.sites[1].here.iter().copied().skip(2).collect();
+        pool.returned(2, &waits);
+        assert_eq!(pool.waiting(), waits.len());
+        assert!(std::iter::from_fn(|| pool.place_next()).all(|(place, _)| place == 1));
+        assert_eq!((pool.overdue(), pool.sites[1].here.len()), (None, 2));
     }
 
     #[test]
@@ -171,7 +252,7 @@ mod tests {
             let (mut at, mut well, mut bad) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
             let mut tries: BTreeMap<Number, u32> = BTreeMap::new();
             (0..*tasks).for_each(|_| _ = pool.add());
-            let mut what = what.iter().copied().chain(std::iter::repeat((1, 0)));
+            let mut what = what.iter().copied().chain(std::iter::repeat((3, 0)));
             while pool.places() > 0 && well.len() + bad.len() < usize::from(*tasks) {
                 at.extend(std::iter::from_fn(|| pool.place_next()));
                 let (kind, which) = what.next().unwrap();
@@ -181,9 +262,14 @@ mod tests {
                     at.retain(|a| a.0 != place);
                     continue;
                 }
+                if kind % 16 == 1 {
+                    pool.returned(place, &[task, task, u32::from(which)]);
+                    at.retain(|a| *a != (place, task) && *a != (place, u32::from(which)));
+                    continue;
+                }
                 at.retain(|a| *a != (place, task));
                 *tries.entry(task).or_default() += 1;
-                match pool.ended(place, task, kind % 3 != 2) {
+                match pool.ended(place, task, kind % 3 != 2, u64::from(kind / 8)) {
                     Verdict::Done => assert!(well.insert(task)),
                     Verdict::Failed => {
                         assert!(bad.insert(task) && tries[&task] == u32::from(retries % 4) + 1);

@@ -2,22 +2,23 @@
 
 use super::held::Held;
 use super::joblog::{self, Joblog, Resume};
+use super::lines;
 use super::output::end_by;
 use super::progress::Progress;
 use super::template::{self, Template};
 use super::{Line, NOT_STARTED, environment::environment, open, plain_name, program, task_of};
 use crate::args::{MapOptions, names};
 use pando_kernel::signal;
-use pando_launch::{Ask, Ending, Frames, Mpi, Pool, Request, Share, Stdin, Stream, Tell, Turns, Verdict};
+use pando_launch::{Ask, Ending, Frames, Mpi, Pool, Request, Share, Stdin, Stream, Tell, Turns, Verdict, encode};
 use pando_node::client::Client;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -25,16 +26,16 @@ use std::time::{Duration, Instant};
 const SOME_FAILED: i32 = 123;
 /// Lines that are read ahead of what runs.
 const AHEAD: usize = 1 << 17;
-/// The kernel takes no longer word (MAX_ARG_STRLEN).
-const LONGEST_LINE: usize = (128 << 10) - 1;
 /// Failures that are told one by one.
 const TOLD: u32 = 10;
 const DRAW: Duration = Duration::from_millis(200);
+/// Events that are heeded before what follows from them is sent.
+const AT_ONCE: usize = 256;
 /// Bytes that wait for their turn (--keep-order): while there are more no task begins but the one that is waited for.
 const MOST_WAITING: u64 = 256 << 20;
 
 /// What happens.
-enum Event {
+pub(super) enum Event {
     Tell(Tell),
     HungUp(String),
     /// One more is in the queue of lines.
@@ -92,7 +93,7 @@ fn begin(client: &Client, options: &MapOptions) -> Result<Map, String> {
             let gave = |word| gives.send(word).is_ok() && reads.send(Event::Line).is_ok();
             _ = words.into_iter().all(gave) && reads.send(Event::NoMoreLines).is_ok();
         }
-        None => read(input, zero, &gives, &reads),
+        None => lines::read(input, zero, &gives, &reads),
     });
     let pool = Pool::new(options.retries);
     Ok(Map {
@@ -104,6 +105,8 @@ fn begin(client: &Client, options: &MapOptions) -> Result<Map, String> {
         pool: if options.delay.is_some() { pool.unhurried() } else { pool },
         delay: options.delay.unwrap_or_default(),
         given: None,
+        asks: Vec::new(),
+        looked: Instant::now(),
         number: 0,
         skip,
         joblog,
@@ -192,43 +195,12 @@ fn hear(mut stream: UnixStream, tell: &Sender<Event>) {
     let _ = tell.send(Event::HungUp(why));
 }
 
-fn read(input: impl Read, zero: bool, gives: &SyncSender<OsString>, tell: &Sender<Event>) {
-    let mut input = BufReader::new(input);
-    let end = if zero { 0 } else { b'\n' };
-    loop {
-        let mut line = Vec::new();
-        match input.read_until(end, &mut line) {
-            Ok(0) => break,
-            Ok(_) => {
-                if line.last() == Some(&end) {
-                    line.pop();
-                }
-                let wrong = match () {
-                    () if line.contains(&0) => "has a zero byte: see --null",
-                    () if line.len() > LONGEST_LINE => "is longer than a program's argument may be (128 KB)",
-                    () => "",
-                };
-                if !wrong.is_empty() {
-                    let start: String = String::from_utf8_lossy(&line).chars().take(20).collect();
-                    let _ = tell.send(Event::Failed(format!("a line of the input {wrong} (it begins with {start:?})")));
-                    break;
-                }
-                let word = OsStr::from_bytes(&line).to_owned();
-                if gives.send(word).is_err() || tell.send(Event::Line).is_err() {
-                    return;
-                }
-            }
-            Err(e) => {
-                let _ = tell.send(Event::Failed(format!("the input: {e}")));
-                break;
-            }
-        }
-    }
-    let _ = tell.send(Event::NoMoreLines);
-}
-
 struct Map {
     line: Line,
+    /// What is to be said on it.
+    asks: Vec<u8>,
+    /// When it was last asked whether a node has tasks that others could run.
+    looked: Instant,
     events: Receiver<Event>,
     lines: Receiver<OsString>,
     sources: program::Sources,
@@ -286,21 +258,32 @@ impl Map {
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return self.status,
             };
-            if event.is_some_and(|event| self.heed(event)) {
-                break;
-            }
             // What is there already comes first: fewer and larger writes.
-            while let Ok(event) = self.events.try_recv() {
+            for event in event.into_iter().chain(self.more()).collect::<Vec<_>>() {
                 if self.heed(event) {
                     return self.end();
                 }
-                self.give();
             }
             self.give();
+            self.ask_back();
+            let asks = std::mem::take(&mut self.asks);
+            if !asks.is_empty() {
+                self.line.write(&asks);
+            }
             let (running, waiting) = (self.pool.running(), self.pool.waiting());
             self.progress.draw(running, waiting, self.no_more);
         }
-        self.end()
+    }
+
+    /// What else is there.
+    fn more(&self) -> Vec<Event> {
+        self.events.try_iter().take(AT_ONCE).collect()
+    }
+
+    /// Goes with others, soon.
+    fn ask(&mut self, ask: &Ask) {
+        // One that is too long is no task of ours: lines have a limit.
+        self.asks.extend(encode(ask).unwrap_or_default());
     }
 
     fn end(&mut self) -> i32 {
@@ -338,7 +321,8 @@ impl Map {
             && let Some((place, task)) = self.pool.place_next()
         {
             let Some((number, line)) = self.tasks.get(&task) else { continue };
-            self.line.ask(&Ask::Task { place, task, words: self.template.fill(line, *number) });
+            let words = self.template.fill(line, *number);
+            self.ask(&Ask::Task { place, task, words });
             self.given = Some(Instant::now());
         }
         let pool = &mut self.pool;
@@ -350,7 +334,15 @@ impl Map {
         }
         if self.no_more && self.ready == 0 && pool.waiting() == 0 && pool.running() == 0 && !self.said_no_more {
             self.said_no_more = true;
-            self.line.ask(&Ask::NoMore);
+            self.ask(&Ask::NoMore);
+        }
+    }
+
+    /// What waits at a node where nothing ends is for others that have nothing to do.
+    fn ask_back(&mut self) {
+        if self.looked.elapsed() >= DRAW {
+            self.looked = Instant::now();
+            self.pool.overdue().into_iter().for_each(|place| self.ask(&Ask::Recall(place)));
         }
     }
 
@@ -420,7 +412,7 @@ impl Map {
                 self.nodes = nodes;
             }
             Tell::Output { place, rank, stream, bytes } => {
-                self.line.ask(&Ask::Taken { place, bytes: bytes.len() as u32 });
+                self.ask(&Ask::Taken { place, bytes: bytes.len() as u32 });
                 // Its tasks run elsewhere: what it still says would come twice.
                 if self.lost.contains(&place) {
                     return false;
@@ -432,6 +424,12 @@ impl Map {
             }
             Tell::Done { place, task, how, ran_ms } => {
                 return self.ended(place, task, how, Duration::from_millis(ran_ms));
+            }
+            Tell::Returned { place, tasks } => {
+                self.pool.returned(place, &tasks);
+                if self.stopped {
+                    self.stop();
+                }
             }
             Tell::Without { place, why } => self.without(place, &why),
             Tell::Want { file, upto } => {
@@ -449,7 +447,7 @@ impl Map {
 
     /// True at the end.
     fn ended(&mut self, place: u32, task: u32, how: Ending, ran: Duration) -> bool {
-        let verdict = self.pool.ended(place, task, how == Ending::Exit(0));
+        let verdict = self.pool.ended(place, task, how == Ending::Exit(0), ran.as_millis() as u64);
         match verdict {
             Verdict::Done | Verdict::Failed => {
                 self.progress.done += 1;
@@ -504,10 +502,11 @@ impl Map {
     /// Into the log first: what was shown is never run again. False when that can't be.
     fn put_out(&mut self, task: u32, finished: &Finished) -> bool {
         let (number, how, took) = (finished.number, finished.how, finished.ran);
-        let (node, command) = (self.node(finished.place), self.template.shown(&finished.line, number));
+        let node = self.node(finished.place);
         let wrote = self.output.get(&task).map_or(0, |held| held.total);
+        let command = || self.template.shown(&finished.line, number);
         if let Some(log) = &mut self.joblog
-            && let Err(why) = log.add(&joblog::Line { number, node: &node, took, wrote, how, command: &command })
+            && let Err(why) = log.add(&joblog::Line { number, node: &node, took, wrote, how, command: &command() })
         {
             self.progress.say(&format!("{why}; all tasks are ended"));
             self.status = 1;
@@ -540,7 +539,10 @@ impl Map {
 
     /// No more tasks begin.
     fn stop(&mut self) {
-        (self.no_more, self.stopped) = (true, true);
+        if !std::mem::replace(&mut self.stopped, true) {
+            (0..self.nodes.len() as u32).for_each(|place| self.ask(&Ask::Recall(place)));
+        }
+        self.no_more = true;
         for task in self.pool.give_up() {
             self.tasks.remove(&task);
         }

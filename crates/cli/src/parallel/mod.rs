@@ -8,6 +8,7 @@ mod hostfile;
 mod input;
 mod joblog;
 mod libraries;
+mod lines;
 pub mod map;
 mod output;
 mod program;
@@ -62,8 +63,12 @@ pub struct Line(Arc<Mutex<UnixStream>>);
 impl Line {
     /// False when the head is gone.
     pub fn ask(&self, ask: &Ask) -> bool {
-        let Ok(bytes) = encode(ask) else { return false };
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).write_all(&bytes).is_ok()
+        encode(ask).is_ok_and(|bytes| self.write(&bytes))
+    }
+
+    /// The same of frames that are ready to go.
+    pub fn write(&self, frames: &[u8]) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write_all(frames).is_ok()
     }
 }
 
@@ -456,7 +461,7 @@ impl Job {
                 return true;
             }
             // Of jobs that have slots (`pando map`).
-            Tell::Done { .. } | Tell::Without { .. } => {}
+            Tell::Done { .. } | Tell::Without { .. } | Tell::Returned { .. } => {}
         }
         false
     }

@@ -319,6 +319,7 @@ impl Job {
             cpus: self.task.cpus.clone(),
             doors: doors.iter().map(AsRawFd::as_raw_fd).collect(),
             terminal: false,
+            ignored: rank::ignored(),
             directory: CString::new(order.directory.0.clone()).map_err(|e| e.to_string())?,
             keep: script.iter().map(|file| file.as_raw_fd()).collect(),
         };

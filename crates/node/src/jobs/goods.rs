@@ -70,7 +70,7 @@ pub struct Goods {
     files: Vec<One>,
     user: (u32, u32),
     /// What is executed, if it came along.
-    program: Option<File>,
+    program: Option<PathBuf>,
     along: Option<Along>,
     /// Nothing can come of it; for people.
     fails: Option<String>,
@@ -140,7 +140,7 @@ impl Goods {
     fn give_place(&mut self, at: usize) -> io::Result<()> {
         let one = &self.files[at];
         match (one.parcel.kind, &one.here, &self.along) {
-            (Kind::Program, Here::Kept, _) => self.program = Some(self.cache.open_kept(self.user.0, &one.parcel)?),
+            (Kind::Program, Here::Kept, _) => self.program = Some(self.cache.kept(self.user.0, &one.parcel)),
             (Kind::Library | Kind::File, Here::Kept, Some(along)) => {
                 self.cache.link(self.user.0, &one.parcel, &along.path().join(one.name()))?;
             }
@@ -153,8 +153,8 @@ impl Goods {
     }
 
     /// What the launcher is to execute; none: what it finds itself.
-    pub fn program(&self) -> Option<io::Result<File>> {
-        self.program.as_ref().map(File::try_clone)
+    pub fn program(&self) -> Option<PathBuf> {
+        self.program.clone()
     }
 
     /// The directory where ranks find the rest, if they need one.

@@ -12,10 +12,10 @@ use pando_launch::{Child, Down, Effect, Environment, Event, Frames, Identity, Or
 use pando_wire::SNI_JOB;
 use serde_bytes::ByteBuf;
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
@@ -50,6 +50,8 @@ struct Below {
     variables: Environment,
     /// See [`Work::user`].
     user: Option<Identity>,
+    /// See [`Work::program`].
+    program: Option<ByteBuf>,
     /// See [`Work::along`].
     along: Option<ByteBuf>,
     /// See [`Work::group`].
@@ -186,7 +188,21 @@ impl Driver {
             let said = Said { queue, beat: Down::Beat, silence, end: End::Says(Down::End) };
             let (node, order, cpus, user) = (node.clone(), order.clone(), all.clone(), user.clone());
             let (groups, variables, group, hear) = (groups.clone(), variables.clone(), group.clone(), hear.clone());
-            let below = Below { node, order, place, cpus, groups, variables, user, along: None, group, at, said, hear };
+            let below = Below {
+                node,
+                order,
+                place,
+                cpus,
+                groups,
+                variables,
+                user,
+                program: None,
+                along: None,
+                group,
+                at,
+                said,
+                hear,
+            };
             match child {
                 Child::Launcher => driver.waits = Some(below),
                 Child::Place(place) => drop(tokio::spawn(below.member(place))),
@@ -211,15 +227,10 @@ impl Driver {
 
     fn launch(&mut self) {
         let Some(mut below) = self.waits.take() else { return };
-        below.along =
-            self.goods.as_ref().and_then(Goods::along).map(|dir| ByteBuf::from(dir.into_os_string().into_vec()));
-        match self.goods.as_ref().and_then(Goods::program).transpose() {
-            Ok(program) => drop(tokio::spawn(below.launcher(program))),
-            Err(e) => {
-                self.waits = Some(below);
-                self.refuse(format!("the program's file: {e}"));
-            }
-        }
+        let bytes = |path: PathBuf| ByteBuf::from(path.into_os_string().into_vec());
+        below.along = self.goods.as_ref().and_then(Goods::along).map(bytes);
+        below.program = self.goods.as_ref().and_then(Goods::program).map(bytes);
+        tokio::spawn(below.launcher());
     }
 
     /// The launcher has gone.
@@ -332,9 +343,9 @@ impl Below {
         }
     }
 
-    async fn launcher(self, program: Option<File>) {
+    async fn launcher(self) {
         let (hear, at) = (self.hear.clone(), self.at);
-        if let Some(why) = self.speak_to_launcher(program).await.unwrap_or_else(|e| Some(e.to_string())) {
+        if let Some(why) = self.speak_to_launcher().await.unwrap_or_else(|e| Some(e.to_string())) {
             let _ = hear.send((at, Err(why))).await;
         }
     }
@@ -366,20 +377,14 @@ impl Below {
     }
 
     /// As [`Self::speak_to_member`].
-    async fn speak_to_launcher(self, program: Option<File>) -> io::Result<Option<String>> {
+    async fn speak_to_launcher(self) -> io::Result<Option<String>> {
         let (node, order) = (self.node.clone(), self.order.clone());
         let work = self.work(self.place)?;
-        let spare = match program {
-            // It is handed over with the connection.
-            Some(_) => None,
-            None => spare_launcher(&node, &work).await,
-        };
-        let (stream, frames) = match spare {
+        let (stream, frames) = match spare_launcher(&node, &work).await {
             Some(ready) => ready,
             None => {
                 let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
-                let program = program.map(OwnedFd::from);
-                node.jobs.starter.launch(&node, &OwnedFd::from(theirs), program.as_ref())?;
+                node.jobs.starter.launch(&node, &OwnedFd::from(theirs))?;
                 ours.set_nonblocking(true)?;
                 let mut stream = UnixStream::from_std(ours)?;
                 stream.write_all(&work).await?;
@@ -416,13 +421,25 @@ impl Below {
         let work = match place == self.place {
             true => {
                 let (mark, user, cpus) = (self.node.jobs.mark.clone(), self.user.clone(), self.cpus.clone());
-                let (along, groups, variables) = (self.along.clone(), self.groups.clone(), self.variables.clone());
+                let (program, along) = (self.program.clone(), self.along.clone());
+                let (groups, variables) = (self.groups.clone(), self.variables.clone());
                 let group = self.group.clone();
-                Work { place, order, mark, user, cpus, along, group, groups, variables }
+                Work { place, order, mark, user, cpus, program, along, group, groups, variables }
             }
             false => {
                 let (mark, cpus, groups, variables) = Default::default();
-                Work { place, order, mark, user: None, cpus, along: None, group: None, groups, variables }
+                Work {
+                    place,
+                    order,
+                    mark,
+                    user: None,
+                    cpus,
+                    program: None,
+                    along: None,
+                    group: None,
+                    groups,
+                    variables,
+                }
             }
         };
         encode(&work).map_err(io::Error::other)

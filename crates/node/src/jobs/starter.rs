@@ -2,7 +2,7 @@
 
 use crate::daemon::Node;
 use crate::helper;
-use crate::launcher::{BATCH, LAUNCH, PROGRAM};
+use crate::launcher::{BATCH, LAUNCH};
 use pando_kernel::scm;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -14,14 +14,9 @@ use std::sync::{Mutex, PoisonError};
 pub struct Starter(Mutex<Option<UnixStream>>);
 
 impl Starter {
-    /// Has a launcher begin, with this end of a connection and, if it came with the job, the program.
-    pub fn launch(&self, node: &Node, connection: &OwnedFd, program: Option<&OwnedFd>) -> io::Result<()> {
-        self.say(node, |to| {
-            if let Some(program) = program {
-                scm::send(to.as_raw_fd(), PROGRAM, program.as_raw_fd())?;
-            }
-            scm::send(to.as_raw_fd(), LAUNCH, connection.as_raw_fd())
-        })
+    /// Has a launcher begin, with this end of a connection.
+    pub fn launch(&self, node: &Node, connection: &OwnedFd) -> io::Result<()> {
+        self.say(node, |to| scm::send(to.as_raw_fd(), LAUNCH, connection.as_raw_fd()))
     }
 
     /// Has the helper of a batch job begin, with this end of a connection.

@@ -13,6 +13,7 @@ mod scratch;
 mod start;
 mod starter;
 mod streams;
+mod tasks;
 mod wishes;
 
 use crate::jobs::link::next;
@@ -23,18 +24,18 @@ use pando_kernel::{pmix::Event, procfs, pty, rank};
 use pando_launch::{Amount, Down, Ending, Frames, MOST_RAN, Order, Ran, Up, Work, encode};
 use ready::{Given, Ready};
 pub use scratch::sweep as sweep_scratch;
-use serde_bytes::ByteBuf;
 pub use start::MARK;
 use start::Rank;
-pub use starter::{BATCH, LAUNCH, LAUNCHER, PROGRAM, SPARE, starter_main};
-use std::collections::{BTreeMap, VecDeque};
+pub use starter::{BATCH, LAUNCH, LAUNCHER, SPARE, starter_main};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use streams::{Input, Phase, Streams};
+use tasks::Tasks;
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -70,14 +71,14 @@ enum Told {
 
 type Teller = UnboundedSender<Told>;
 
-/// A launcher's life. `program`: it came with the job.
-fn launcher_main(daemon: OwnedFd, program: Option<OwnedFd>) -> i32 {
+/// A launcher's life.
+fn launcher_main(daemon: OwnedFd) -> i32 {
     let run = || {
         let socket = std::os::unix::net::UnixStream::from(daemon);
         socket.set_nonblocking(true)?;
         rank::adopt_orphans()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async { serve(UnixStream::from_std(socket)?, program).await })
+        runtime.block_on(async { serve(UnixStream::from_std(socket)?).await })
     };
     match run() {
         Ok(()) => 0,
@@ -99,7 +100,7 @@ pub fn hold_main(words: &[std::ffi::OsString]) -> i32 {
 }
 
 /// One job after the other.
-async fn serve(socket: UnixStream, mut program: Option<OwnedFd>) -> io::Result<()> {
+async fn serve(socket: UnixStream) -> io::Result<()> {
     let (mut from, mut to) = socket.into_split();
     let mut frames = Frames::default();
     let mut children = signal(SignalKind::child())?;
@@ -107,7 +108,7 @@ async fn serve(socket: UnixStream, mut program: Option<OwnedFd>) -> io::Result<(
         name_me(LAUNCHER);
         let (says, said) = unbounded_channel();
         let writer = tokio::spawn(write(to, said));
-        let can_serve_again = job(work, program.take(), (&mut from, &mut frames), &mut children, says).await?;
+        let can_serve_again = job(work, (&mut from, &mut frames), &mut children, says).await?;
         to = writer.await.map_err(io::Error::other)??;
         if !can_serve_again {
             return Ok(());
@@ -126,7 +127,6 @@ fn name_me(name: &str) {
 /// One job, to its last word. Gives whether this process is as it was before.
 async fn job(
     work: Work,
-    program: Option<OwnedFd>,
     (from, frames): (&mut OwnedReadHalf, &mut Frames),
     children: &mut Signal,
     says: UnboundedSender<Up>,
@@ -135,7 +135,7 @@ async fn job(
     order.nodes.get(place as usize).ok_or_else(|| io::Error::other("no such place"))?;
     let _ = says.send(Up::Launcher(std::process::id() as i32));
     let (tell, mut told) = unbounded_channel();
-    let Work { user, along, mark, cpus, groups, group: gang, variables, .. } = work;
+    let Work { user, program, along, mark, cpus, groups, group: gang, variables, .. } = work;
     let counted = !groups.is_empty() && JobGroup::again(meter::dirs(&groups)).cpu_ms().is_some();
     let given = Given { cpus, groups, gang, variables };
     let made = Ready::make(&order, user, (program, along), given, mark)
@@ -163,9 +163,7 @@ async fn job(
         tell,
         killed: false,
         begun: false,
-        queue: VecDeque::new(),
-        no_more: false,
-        late: Vec::new(),
+        tasks: Tasks::default(),
         terminal: None,
         largest: 0,
         ran: Vec::new(),
@@ -184,12 +182,15 @@ async fn job(
             Some(told) = told.recv() => state.told(told),
             _ = children.recv() => state.collect(),
             () = meter.look() => state.look(&mut meter),
+            () = state.tasks.due() => state.tend(),
         }
+        state.tell_done(false);
         if state.is_done() {
             break;
         }
     }
     // A library that has had threads here is not begun twice; and who was killed may have left somebody waiting.
+    state.tell_done(true);
     let as_before = !state.killed && !matches!(state.meeting, Meeting::Pmix(_));
     finish(state, told, from, frames, meter).await;
     Ok(as_before)
@@ -205,7 +206,7 @@ async fn finish(
 ) {
     family::end_all().await;
     let used = meter.used(state.largest, std::mem::take(&mut state.ran));
-    let ended = std::mem::take(&mut state.ranks).into_values().chain(std::mem::take(&mut state.late));
+    let ended = std::mem::take(&mut state.ranks).into_values().chain(std::mem::take(&mut state.tasks.late));
     let readers: Vec<_> = ended
         .flat_map(|rank| {
             let _ = rank.phase.send(Phase::Gone);
@@ -272,11 +273,7 @@ struct State {
     tell: Teller,
     begun: bool,
     killed: bool,
-    /// Tasks that wait for a slot.
-    queue: VecDeque<(u32, Vec<ByteBuf>)>,
-    no_more: bool,
-    /// Tasks that have ended, and of which something still writes.
-    late: Vec<Rank>,
+    tasks: Tasks,
     /// That of the first rank, if it runs here and has one.
     terminal: Option<OwnedFd>,
     /// The most bytes that one process has had.
@@ -294,7 +291,7 @@ impl State {
         }
         match (self.begun, self.order.pool) {
             (false, _) => false,
-            (true, true) => self.no_more && self.queue.is_empty() && self.ranks.is_empty(),
+            (true, true) => self.tasks.no_more && self.tasks.queue.is_empty() && self.ranks.is_empty(),
             (true, false) => self.ranks.values().all(Rank::is_over),
         }
     }
@@ -331,13 +328,14 @@ impl State {
                 ups.into_iter().for_each(|up| self.say(up));
             }
             Down::Task { place, task, words } if place == self.place && self.order.pool => {
-                self.queue.push_back((task, words));
+                self.tasks.queue.push_back((task, words));
                 self.fill();
             }
-            Down::NoMore => self.no_more = true,
+            Down::Recall(place) if place == self.place => self.give_back(),
+            Down::NoMore => self.tasks.no_more = true,
             Down::Kill => {
                 self.killed = true;
-                self.queue.clear();
+                self.tasks.queue.clear();
                 family::signal_all(libc::SIGKILL);
                 self.collect();
             }
@@ -377,31 +375,6 @@ impl State {
     fn streams(&self) -> Streams {
         let (window, tell) = (self.window.clone(), self.tell.clone());
         Streams { place: self.place, most: self.order.window as usize, window, tell }
-    }
-
-    /// Starts tasks in the slots that are free.
-    fn fill(&mut self) {
-        let slots = self.order.nodes[self.place as usize].ranks as usize;
-        // One that has ended and still has something to say needs no slot.
-        while self.pids.len() < slots
-            && let Some((task, words)) = self.queue.pop_front()
-        {
-            let streams = self.streams();
-            match start::task(&self.order, (self.place, task), &words, &self.ready, &streams) {
-                Ok(mut begun) => {
-                    begun.clock = self.order.task_ms.map(|ms| self.wakes(Duration::from_millis(ms), begun.pid, false));
-                    self.pids.insert(begun.pid, task);
-                    self.ranks.insert(task, begun);
-                }
-                Err(why) => {
-                    let name = String::from_utf8_lossy(words.first().map_or(b"", |w| w.as_slice())).into_owned();
-                    streams.say(task, format!("pando: {name}: {why}\n").into_bytes());
-                    self.ranks.insert(task, Rank::never_begun(&why));
-                    let _ = self.tell.send(Told::Stillborn(task));
-                }
-            }
-        }
-        self.collect();
     }
 
     fn told(&mut self, told: Told) {
@@ -456,15 +429,12 @@ impl State {
         if !self.order.pool {
             return self.tell_end(rank, how);
         }
-        self.late.retain(|task| task.readers.iter().any(|reader| !reader.is_finished()));
-        self.late.extend(self.ranks.remove(&rank));
-        let ran_ms = self.late.last().map_or(0, |task| task.ran.as_millis() as u64);
-        self.say(Up::Done { place: self.place, task: rank, how, ran_ms });
+        self.task_is_over(rank, how);
     }
 
     /// They stop themselves first thing; to go on can only be told to who stands.
     fn wait_for_held(&self) {
-        let begun = std::time::Instant::now();
+        let begun = Instant::now();
         let stands = |pid: &i32| procfs::stat(*pid).is_none_or(|s| !s.lives() || s.state == 'T');
         while !self.pids.keys().all(stands) && begun.elapsed() < STOPS_WITHIN {
             std::thread::sleep(Duration::from_millis(1));
@@ -515,7 +485,8 @@ impl State {
             found.clock.take().inspect(AbortHandle::abort);
             self.input.gone(rank);
             freed = true;
-            let _ = found.phase.send(Phase::Ended);
+            let _ = found.phase.send_replace(Phase::Ended);
+            self.hear_out(rank);
             if rank == 0 {
                 // Keys that nobody has read are nobody's.
                 self.terminal = None;

@@ -62,7 +62,7 @@ impl Ready {
     pub fn make(
         order: &Order,
         user: Option<Identity>,
-        (program, along): (Option<OwnedFd>, Option<ByteBuf>),
+        (program, along): (Option<ByteBuf>, Option<ByteBuf>),
         Given { cpus, groups: held, gang, variables }: Given,
         mark: String,
     ) -> Result<Ready, String> {
@@ -80,6 +80,7 @@ impl Ready {
         let who = (me == 0).then_some((user.uid, user.gid));
         let programs = order.group.as_ref().map_or(&[][..], |group| &group.programs);
         let directory = directory(programs.first(), task, who)?;
+        let program = program.map(opened).transpose()?;
         let (file, keep) = match &program {
             Some(program) => came_along(program),
             None => (as_user(who, || find(programs.first(), task, &directory))?, None),
@@ -144,6 +145,12 @@ fn is_here(need: &Need) -> bool {
         std::str::from_utf8(name).is_ok_and(|name| !listed(&list, name).is_empty())
     };
     need.anywhere && (usual() || listed())
+}
+
+/// The file of the program that came with the job: it runs on when it is not kept any more.
+fn opened(path: ByteBuf) -> Result<OwnedFd, String> {
+    let path = OsString::from_vec(path.into_vec());
+    File::open(path).map(OwnedFd::from).map_err(|e| format!("the program's file: {e}"))
 }
 
 /// The program that came with the job. Its directory is closed to the user, who may execute it all the same.

@@ -3,9 +3,9 @@
 use super::ready::Ready;
 use super::streams::{Input, Phase, Streams};
 use crate::whose::TESTBED_NODE;
-use pando_kernel::pty;
 use pando_kernel::rank::Setup;
 use pando_kernel::spawn::{Program, spawn};
+use pando_kernel::{pty, rank};
 use pando_launch::{Ending, Kind, Manager, Order, Parcel, STEP, Share, Stdin, Stream};
 use serde_bytes::ByteBuf;
 use std::ffi::{CString, OsStr, OsString};
@@ -24,6 +24,8 @@ pub const MARK: &str = "PANDO_MARK";
 /// As shells have it.
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
+/// The variable in which a task finds its number.
+const TASK: &str = "PANDO_TASK";
 
 /// A rank that runs, or has run.
 pub struct Rank {
@@ -41,6 +43,8 @@ pub struct Rank {
     pub late: bool,
     /// Its end has been told: what it said has been said.
     pub quiet: bool,
+    /// The pipes that it writes to, as long as nobody reads them: most tasks have ended before somebody has to.
+    pub unread: Option<[File; 2]>,
     /// Tasks that read what it writes, and how many of them have said what it wrote itself.
     pub readers: Vec<JoinHandle<()>>,
     /// See there.
@@ -59,12 +63,26 @@ impl Rank {
 
     fn new(pid: i32, readers: Vec<JoinHandle<()>>, phase: watch::Sender<Phase>) -> Rank {
         let (begun, ran, clock, late) = (Instant::now(), Duration::ZERO, None, false);
-        Rank { pid, ended: None, begun, ran, clock, late, quiet: false, readers, drained: 0, phase }
+        let (ended, quiet, unread, drained) = (None, false, None, 0);
+        Rank { pid, ended, begun, ran, clock, late, quiet, unread, readers, drained, phase }
+    }
+
+    /// From now on what it writes is read as it comes.
+    pub fn attend(&mut self, task: u32, streams: &Streams) {
+        for (stream, from) in [Stream::Out, Stream::Err].into_iter().zip(self.unread.take().into_iter().flatten()) {
+            // Without it only what it writes is lost, and that is said.
+            match streams.read(task, stream, from.into(), self.phase.subscribe()) {
+                Ok(reader) => self.readers.push(reader),
+                Err(why) => {
+                    streams.say(task, format!("pando: what the task writes can't be read: {why}\n").into_bytes())
+                }
+            }
+        }
     }
 
     /// It has ended, and what it wrote has been said.
     pub fn is_settled(&self) -> bool {
-        self.ended.is_some() && self.drained >= self.readers.len()
+        self.ended.is_some() && self.unread.is_none() && self.drained >= self.readers.len()
     }
 
     /// It has ended, and that has been told.
@@ -73,34 +91,42 @@ impl Rank {
     }
 }
 
-/// Starts one task of many: it reads nothing, and speaks to no process manager.
-pub fn task(
-    order: &Order,
-    (place, number): (u32, u32),
-    words: &[ByteBuf],
-    ready: &Ready,
-    streams: &Streams,
-) -> io::Result<Rank> {
-    let (out, stdout) = io::pipe()?;
-    let (err, stderr) = io::pipe()?;
-    let words: Vec<OsString> = words.iter().map(|w| OsStr::from_bytes(w).to_owned()).collect();
-    let mut environment = given(order, ready);
-    let share = &order.nodes[place as usize];
-    let job = [("PANDO_JOB_ID", order.job.to_string()), ("PANDO_HEAD", order.nodes[0].node.clone())];
-    let task = [("PANDO_TASK", number.to_string()), ("PANDO_NODE", share.node.clone())];
-    environment.extend(job.into_iter().chain(task).map(|(name, value)| (name.into(), value.into())));
-    let cpus = ready.cpus.first().cloned().unwrap_or_default();
-    let setup = setup(order, ready, cpus, ready.keep.into_iter().collect());
-    let program = Program::new(ready.program.as_os_str(), &words, &environment)?;
-    let pid = spawn(&program, &setup, [nothing()?.as_raw_fd(), stdout.as_raw_fd(), stderr.as_raw_fd()])?;
-    // What it writes ends when it does.
-    drop((stdout, stderr));
-    let (phase, heeds) = watch::channel(Phase::Runs);
-    let readers = vec![
-        streams.read(number, Stream::Out, OwnedFd::from(out), heeds.clone())?,
-        streams.read(number, Stream::Err, OwnedFd::from(err), heeds)?,
-    ];
-    Ok(Rank::new(pid, readers, phase))
+/// What all tasks of a job have at this node.
+pub struct Alike {
+    program: Program,
+    setup: Setup,
+    nothing: OwnedFd,
+}
+
+impl Alike {
+    /// Of a place.
+    pub fn make(order: &Order, place: u32, ready: &Ready) -> io::Result<Alike> {
+        let (job, node) = (order.job.to_string(), order.nodes[place as usize].node.clone());
+        let mut environment = given(order, ready);
+        // That of a task which maps in turn.
+        environment.retain(|(name, _)| name != TASK);
+        let own = [("PANDO_JOB_ID", job), ("PANDO_HEAD", order.nodes[0].node.clone()), ("PANDO_NODE", node)];
+        environment.extend(own.map(|(name, value)| (name.into(), value.into())));
+        let program = Program::new(ready.program.as_os_str(), &[], &environment)?;
+        let cpus = ready.cpus.first().cloned().unwrap_or_default();
+        let mut setup = setup(order, ready, cpus, ready.keep.into_iter().collect());
+        let mine = rank::limits();
+        setup.limits.retain(|limit| !mine.contains(limit));
+        Ok(Alike { program, setup, nothing: nothing()? })
+    }
+
+    /// Starts one task of many: it reads nothing, and speaks to no process manager.
+    pub fn start(&self, number: u32, words: &[ByteBuf]) -> io::Result<Rank> {
+        let (out, stdout) = io::pipe()?;
+        let (err, stderr) = io::pipe()?;
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_slice()).collect();
+        let program = self.program.again(&words, (TASK, &number.to_string()))?;
+        let pid = spawn(&program, &self.setup, [self.nothing.as_raw_fd(), stdout.as_raw_fd(), stderr.as_raw_fd()])?;
+        // What it writes ends when it does.
+        drop((stdout, stderr));
+        let unread = Some([out, err].map(|end| File::from(OwnedFd::from(end))));
+        Ok(Rank { unread, ..Rank::new(pid, Vec::new(), watch::channel(Phase::Runs).0) })
+    }
 }
 
 /// The environment that the user's command had, and what came along.
@@ -173,6 +199,7 @@ fn setup(order: &Order, ready: &Ready, cpus: Vec<u16>, keep: Vec<RawFd>) -> Setu
         keep,
         terminal: false,
         doors: ready.doors.iter().map(AsRawFd::as_raw_fd).collect(),
+        ignored: rank::ignored(),
     }
 }
 

@@ -5,11 +5,9 @@ use crate::batch_job;
 use pando_kernel::{poll, rank, scm};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 
-/// With the next launcher's program; with the daemon's end of its connection: begin.
-pub const PROGRAM: u8 = b'P';
-/// See there.
+/// With a connection on which a job comes: become its launcher.
 pub const LAUNCH: u8 = b'L';
 /// With a connection on which a batch job comes: become its helper.
 pub const BATCH: u8 = b'B';
@@ -24,7 +22,6 @@ pub const SPARE: &str = "pando-spare";
 pub fn starter_main() -> i32 {
     let daemon: RawFd = 0;
     rank::leave_no_zombies();
-    let mut program: Option<OwnedFd> = None;
     loop {
         match poll::wait(&[(daemon, false)], IDLE_US) {
             Ok(ready) if ready.first().is_some_and(|r| *r != 0) => {}
@@ -32,10 +29,9 @@ pub fn starter_main() -> i32 {
             _ => return 0,
         }
         match scm::receive(daemon) {
-            Ok((PROGRAM, _, fd)) => program = fd,
             Ok((LAUNCH, _, Some(connection))) => match rank::fork() {
-                Ok(true) => return become_one(LAUNCHER, || super::launcher_main(connection, program.take())),
-                Ok(false) => program = None,
+                Ok(true) => return become_one(LAUNCHER, || super::launcher_main(connection)),
+                Ok(false) => {}
                 // The daemon finds that the connection has ended.
                 Err(e) => eprintln!("pando: a launcher can't be started: {e}"),
             },

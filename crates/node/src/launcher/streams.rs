@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::task::JoinHandle;
 
 /// Most bytes that are said at once.
@@ -73,6 +73,26 @@ impl Streams {
                 }
             }
         }))
+    }
+
+    /// Reads a pipe to which nobody writes any more, as far as the window allows: what is to be said, and whether that is all.
+    pub fn rest(&self, rank: u32, stream: Stream, mut from: &File) -> (Vec<Up>, bool) {
+        let mut said = Vec::new();
+        loop {
+            let mut bytes = vec![0; self.window.available_permits().min(PIECE)];
+            let read = match from.read(&mut bytes) {
+                Ok(read) => read,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => return (said, true),
+            };
+            if read == 0 {
+                return (said, !bytes.is_empty());
+            }
+            bytes.truncate(read);
+            // Nobody else takes of it meanwhile: there is one thread.
+            self.window.try_acquire_many(read as u32).into_iter().for_each(SemaphorePermit::forget);
+            said.push(Up::Output { place: self.place, rank, stream, bytes });
+        }
     }
 
     /// Says a line of ours in a rank's name.

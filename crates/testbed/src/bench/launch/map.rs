@@ -1,20 +1,25 @@
-//! Many tasks that have nothing to do with each other: `pando map` over some nodes, beside what one machine has for that.
+//! Many tasks that have nothing to do with each other: `pando map` over some nodes, beside what one machine has for that, and beside a loop that does nothing but
+//! start them, which shows what the machine can do at all.
 
 use super::command::{installed, timed_within};
 use super::{Spread, TASKS};
 use crate::bench::Step;
 use crate::entry;
-use crate::error::{Context, Result};
+use crate::error::{Context, Error, Result};
 use crate::place::Plan;
 use crate::scratch::Scratch;
 use serde::Serialize;
-use std::process::Command;
-use std::time::Duration;
+use std::collections::VecDeque;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Tasks of one run.
 const LINES: usize = 10_000;
 /// One process that starts all of them gets its share of a busy machine, no more.
 const PATIENCE: Duration = Duration::from_secs(180);
+
+/// The loop.
+pub const BARE: &str = "fork and exec";
 
 /// So many tasks, each a process that does nothing.
 #[derive(Clone, Debug, Serialize)]
@@ -33,8 +38,8 @@ pub struct Mapped {
 
 /// Who can be had here. All nodes share this machine's CPUs, so what runs on one alone has no less of them.
 fn who() -> Vec<&'static str> {
-    let mut who = vec!["pando map", "xargs -P"];
-    who.retain(|who| *who == "pando map" || installed("xargs").is_some());
+    let mut who = vec!["pando map", BARE, "xargs -P"];
+    who.retain(|who| *who != "xargs -P" || installed("xargs").is_some());
     // moreutils has another program of this name.
     let version = Command::new("parallel").arg("--version").output();
     if version.is_ok_and(|said| said.stdout.starts_with(b"GNU parallel")) {
@@ -50,6 +55,7 @@ pub fn measure(plan: &Plan, scratch: &Scratch, step: &mut Step, runs: usize) -> 
     std::fs::write(&path, text).at("write", &path)?;
     let nodes = TASKS.1;
     let slots = nodes * std::thread::available_parallelism().map_or(1, |n| n.get());
+    let at_once = slots;
     let (path, nodes_text, slots) = (path.to_string_lossy(), nodes.to_string(), slots.to_string());
     let who = who();
     let mut all = vec![Vec::new(); who.len()];
@@ -61,6 +67,9 @@ pub fn measure(plan: &Plan, scratch: &Scratch, step: &mut Step, runs: usize) -> 
                 _ => ("parallel", vec!["--will-cite", "-j", &slots, "-a", &path, "true", "{}"]),
             };
             let run = || {
+                if *who == BARE {
+                    return bare(at_once);
+                }
                 let mut command = entry::command(plan, "n1", &program.into())?;
                 command.args(words);
                 Ok(timed_within(PATIENCE, command, who)?.took)
@@ -74,4 +83,27 @@ pub fn measure(plan: &Plan, scratch: &Scratch, step: &mut Step, runs: usize) -> 
         Some(Mapped { who, tasks: LINES, nodes, whole, per_second: LINES as f64 * 1000.0 / whole.median_ms })
     };
     Ok(who.into_iter().zip(all).filter_map(row).collect())
+}
+
+/// As many processes one after the other, so many at a time: each task costs that at least, whoever starts it.
+fn bare(at_once: usize) -> Result<Duration> {
+    let start = Instant::now();
+    let mut run = VecDeque::new();
+    let end = |child: Child| -> Result<()> {
+        let mut child = child;
+        match child.wait().context("wait for `true`")?.success() {
+            true => Ok(()),
+            false => Err(Error::Other("`true` has failed".into())),
+        }
+    };
+    for number in 0..LINES {
+        let mut command = Command::new("true");
+        command.arg(number.to_string()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        run.push_back(command.spawn().context("start `true`")?);
+        if run.len() >= at_once {
+            run.pop_front().map_or(Ok(()), end)?;
+        }
+    }
+    run.into_iter().try_for_each(end)?;
+    Ok(start.elapsed())
 }

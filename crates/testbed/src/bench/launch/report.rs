@@ -1,6 +1,7 @@
 //! The figures for people, with the aims beside them.
 
 use super::fit::LARGE;
+use super::map::BARE;
 use super::program::{OURS, THEIRS};
 use super::{Figures, Spread, Start};
 use sim::table::Table;
@@ -131,7 +132,9 @@ fn aims(figures: &Figures) -> Vec<String> {
     }
     if let Some(m) = figures.mapped.iter().find(|m| m.who == "pando map") {
         let (tasks, rate, reached) = (m.tasks, m.per_second, mark(m.per_second >= 2700.0));
-        lines.push(format!("{tasks} separate tasks: {rate:.0} a second; aim: 2700  {reached}"));
+        let bare = figures.mapped.iter().find(|m| m.who == BARE);
+        let bare = bare.map_or(String::new(), |b| format!(" (who only starts them: {:.0})", b.per_second));
+        lines.push(format!("{tasks} separate tasks: {rate:.0} a second{bare}; aim: 2700  {reached}"));
     }
     lines
 }
