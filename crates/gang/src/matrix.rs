@@ -1,6 +1,7 @@
 //! Jobs and rows, and what changes them.
 
 use crate::cells::{Cells, Grid};
+use crate::clock::Pace;
 use crate::layout::{Layout, Node};
 use crate::table::{MOST_JOBS, MOST_ROWS, Table};
 use crate::wish::{Effect, Gang, Input, Place, Rules, Shape};
@@ -14,6 +15,8 @@ const BUSY_STEP: u64 = 250;
 pub(crate) struct Job {
     pub(crate) level: i32,
     pub(crate) urgent: bool,
+    /// 0: as is usual.
+    pub(crate) turn_us: u64,
     pub(crate) places: Vec<Place>,
     /// The same as bits.
     pub(crate) cells: Cells,
@@ -41,6 +44,8 @@ pub struct Matrix {
     pub(crate) jobs: BTreeMap<u64, Job>,
     pub(crate) rows: Vec<Row>,
     pub(crate) table: Table,
+    /// Turns of those who want no other length, microseconds.
+    pub(crate) usual_us: u64,
     /// Moves from row to row until now.
     pub(crate) unified: u64,
 }
@@ -48,7 +53,7 @@ pub struct Matrix {
 impl Matrix {
     /// Without nodes and jobs.
     pub fn new(rules: Rules) -> Self {
-        Matrix { rules: within(rules), ..Matrix::default() }
+        Matrix { rules: within(rules), usual_us: Pace::default().turn_us, ..Matrix::default() }
     }
 
     /// How busy each node of the layout is without gangs, in steps.
@@ -73,6 +78,7 @@ impl Matrix {
         let (mut placed, mut urgent) = (None, None);
         match input {
             Input::Rules(rules) => self.rules = within(rules),
+            Input::Usual(turn_us) => self.usual_us = turn_us.max(1),
             Input::Node { name, cpus } => self.node(name, Some(cpus), &mut effects),
             Input::NodeGone(name) => self.node(name, None, &mut effects),
             // See above.
@@ -142,8 +148,8 @@ impl Matrix {
     fn enter(&mut self, gang: &Gang, row: usize, places: Vec<Place>) {
         let cells = self.layout.cells(&places);
         self.take(row, gang.level, &cells);
-        let (level, urgent, began) = (gang.level, gang.urgent, self.table.version);
-        let job = Job { level, urgent, places, cells, row, suspended: false, lost: false, runs: false, began };
+        let (level, urgent, turn_us, began) = (gang.level, gang.urgent, gang.turn_us, self.table.version);
+        let job = Job { level, urgent, turn_us, places, cells, row, suspended: false, lost: false, runs: false, began };
         self.jobs.insert(gang.job, job);
     }
 

@@ -73,6 +73,11 @@ impl Matrix {
         self.unified
     }
 
+    /// How long turns usually are, microseconds.
+    pub fn usual_us(&self) -> u64 {
+        self.usual_us
+    }
+
     /// A job.
     pub fn job(&self, job: u64) -> Option<Seen<'_>> {
         let of = self.jobs.get(&job)?;
