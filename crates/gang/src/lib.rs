@@ -9,6 +9,7 @@
 //!   a row by best fit, or into blocks of powers of two ([`Packing`]; Feitelson, Packing Schemes for Gang Scheduling, 1996).
 //! - *Alternative slots*: it also runs in other rows in which all its CPUs are free.
 //! - *Slot unification*: where all of a row fit into others, they move there and the row is gone.
+//! - *Repacking*: where jobs have to go around each other so that there is a row less, or room for one more, they do.
 //! - *Levels*: a job stands still while one of a higher level, which does not stand still itself, has a CPU of its.
 //! - *Lengths of turns*: gangs that share nodes have turns of the same length, the shortest that one of them wants; others have their own.
 //! - *Busy nodes*: of places that are as good it gets those where least runs besides gangs.
@@ -25,6 +26,7 @@
 //! | `choose` | in which row there is room; why not |
 //! | `fit`, `buddy` | where in a row |
 //! | `settle` | who stands still; slot unification |
+//! | `repack` | rows anew, by moving jobs around each other |
 //! | `draw` | the table of the matrix: alternative slots, whose row is next |
 //! | `lengths` | how long whose turns are |
 //! | `desk` | who waits for a place, and who is next |
@@ -47,6 +49,9 @@ mod fuzz;
 mod layout;
 mod lengths;
 mod matrix;
+mod repack;
+#[cfg(test)]
+mod repack_trial;
 mod settle;
 mod table;
 mod tally;

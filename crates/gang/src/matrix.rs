@@ -3,6 +3,7 @@
 use crate::cells::{Cells, Grid};
 use crate::clock::Pace;
 use crate::layout::{Layout, Node};
+use crate::repack::Stuck;
 use crate::table::{MOST_JOBS, MOST_ROWS, Table};
 use crate::wish::{Effect, Gang, Input, Place, Rules, Shape};
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,6 +47,7 @@ pub struct Matrix {
     pub(crate) table: Table,
     /// Turns of those who want no other length, microseconds.
     pub(crate) usual_us: u64,
+    pub(crate) stuck: Stuck,
     /// Moves from row to row until now.
     pub(crate) unified: u64,
 }
@@ -77,7 +79,7 @@ impl Matrix {
         // Who is new, and who gets his slot at once.
         let (mut placed, mut urgent) = (None, None);
         match input {
-            Input::Rules(rules) => self.rules = within(rules),
+            Input::Rules(rules) => (self.rules, self.stuck) = (within(rules), Stuck::default()),
             Input::Usual(turn_us) => self.usual_us = turn_us.max(1),
             Input::Node { name, cpus } => self.node(name, Some(cpus), &mut effects),
             Input::NodeGone(name) => self.node(name, None, &mut effects),
@@ -113,7 +115,11 @@ impl Matrix {
     fn arrive(&mut self, gang: &Gang) -> Result<(), Effect> {
         let refused = |(ever, why): (bool, String)| Effect::Refused { job: gang.job, ever, why };
         let gang = &Gang { shape: once_each(&gang.shape).map_err(refused)?, ..gang.clone() };
-        let (row, fit) = self.choose(gang).map_err(refused)?;
+        let (row, fit) = match self.choose(gang) {
+            Err((false, why)) => self.make_room(gang).ok_or((false, why)),
+            found => found,
+        }
+        .map_err(refused)?;
         self.enter(gang, row, fit.places);
         Ok(())
     }
@@ -151,6 +157,7 @@ impl Matrix {
         let (level, urgent, turn_us, began) = (gang.level, gang.urgent, gang.turn_us, self.table.version);
         let job = Job { level, urgent, turn_us, places, cells, row, suspended: false, lost: false, runs: false, began };
         self.jobs.insert(gang.job, job);
+        self.stuck = Stuck::default();
     }
 
     /// Nobody else of its level has them in that row, which may be the one after the last.
@@ -171,12 +178,14 @@ impl Matrix {
     fn ended(&mut self, job: u64) {
         if let Some(job) = self.jobs.remove(&job) {
             self.give(job.row, job.level, &job.cells);
+            self.stuck = Stuck::default();
         }
     }
 
     /// Is it one that is urgent, and did the other thing before?
     fn stand_still(&mut self, job: u64, still: bool) -> bool {
         let Some(job) = self.jobs.get_mut(&job) else { return false };
+        self.stuck = Stuck::default();
         std::mem::replace(&mut job.suspended, still) != still && job.urgent
     }
 
@@ -207,6 +216,7 @@ impl Matrix {
 
     /// Bits anew, after nodes have changed.
     fn lay_out(&mut self) {
+        self.stuck = Stuck::default();
         self.layout = Layout::new(&self.nodes);
         let words = self.layout.all.0.len();
         self.rows.iter_mut().for_each(Row::clear);

@@ -68,7 +68,7 @@ impl Matrix {
         self.rows.len()
     }
 
-    /// So often a job went to another row, so that there were fewer.
+    /// So often a job went to another row, so that there were fewer, or room for one more.
     pub fn unified(&self) -> u64 {
         self.unified
     }
