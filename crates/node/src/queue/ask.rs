@@ -387,6 +387,9 @@ pub struct PartitionUse {
 pub struct Cluster {
     /// Nodes that are there.
     pub nodes: Vec<NodeUse>,
+    /// Members of the cluster that are away, with what they had; no CPUs: nobody knows.
+    #[serde(default)]
+    pub absent: Vec<pando_queue::Node>,
     /// Partitions.
     pub partitions: Vec<PartitionUse>,
     /// The rules of the queue.
