@@ -4,7 +4,7 @@
 
 use crate::cells::{Cells, Grid};
 use crate::fit::{Fit, Room};
-use crate::matrix::{Matrix, Row};
+use crate::matrix::{Job, Matrix, Row};
 use crate::table::MOST_JOBS;
 use crate::wish::Gang;
 use std::cmp::Reverse;
@@ -17,6 +17,9 @@ const LOOKS: usize = 500_000;
 const LOOKS_FOR_ONE: usize = 100_000;
 /// So many rows are tried to be without.
 const ROWS_TRIED: usize = 4;
+
+/// Jobs, and the rows that they go to.
+pub(crate) type Moves = Vec<(u64, usize)>;
 
 /// What was tried in vain since jobs or nodes have changed.
 #[derive(Clone, Debug, Default)]
@@ -46,12 +49,12 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Of each piece its row.
-    fn solve(&mut self, pieces: Vec<Piece>) -> Option<Vec<(u64, usize)>> {
+    fn solve(&mut self, pieces: Vec<Piece>) -> Option<Moves> {
         let (mut open, mut found) = (pieces, Vec::new());
         self.place(&mut open, &mut found).then_some(found)
     }
 
-    fn place(&mut self, open: &mut Vec<Piece>, found: &mut Vec<(u64, usize)>) -> bool {
+    fn place(&mut self, open: &mut Vec<Piece>, found: &mut Moves) -> bool {
         let mut hardest: Option<(usize, Vec<usize>)> = None;
         for (at, piece) in open.iter().enumerate() {
             let free = self.free(piece);
@@ -93,7 +96,7 @@ impl Search<'_> {
 
 impl Matrix {
     /// Which jobs have to go to which rows so that one row less does for those who run, as far as that is found.
-    pub(crate) fn one_row_less(&self) -> Option<Vec<(u64, usize)>> {
+    pub(crate) fn one_row_less(&self) -> Option<Moves> {
         let mut each = vec![0; self.rows.len()];
         self.jobs.values().filter(|job| job.runs).for_each(|job| each[job.row] += 1);
         let mut rows: Vec<usize> = (0..each.len()).filter(|&row| each[row] > 0).collect();
@@ -124,9 +127,9 @@ impl Matrix {
         found.map(|(_, row, fit)| (row, fit))
     }
 
-    fn room_for(&self, gang: &Gang, rows: usize) -> Option<(Vec<(u64, usize)>, usize, Fit)> {
+    fn room_for(&self, gang: &Gang, rows: usize) -> Option<(Moves, usize, Fit)> {
         // Where fewer have a CPU than there are rows, and nobody of a higher level.
-        let of_level = |job: &crate::matrix::Job| job.level == gang.level;
+        let of_level = |job: &Job| job.level == gang.level;
         let mut crowds = vec![0; self.layout.all.0.len() * 64];
         let its = self.jobs.values().filter(|job| of_level(job));
         its.flat_map(|job| job.cells.bits()).for_each(|bit| crowds[bit] += 1);
@@ -149,10 +152,10 @@ impl Matrix {
     fn search(
         &self,
         allowed: &[usize],
-        moves: impl Fn(&crate::matrix::Job) -> bool,
+        moves: impl Fn(&Job) -> bool,
         new: Option<Piece>,
         left: &mut usize,
-    ) -> Option<Vec<(u64, usize)>> {
+    ) -> Option<Moves> {
         let words = self.layout.all.0.len();
         let mut search = Search { rows: vec![Row::new(); self.rows.len()], allowed, words, left: *left };
         let mut pieces: Vec<Piece> = new.into_iter().collect();
@@ -168,7 +171,7 @@ impl Matrix {
     }
 
     /// The most of these that have the same CPU.
-    fn crowd(&self, of: impl Fn(&crate::matrix::Job) -> bool) -> usize {
+    fn crowd(&self, of: impl Fn(&Job) -> bool) -> usize {
         let mut each = vec![0; self.layout.all.0.len() * 64];
         self.jobs.values().filter(|job| of(job)).flat_map(|job| job.cells.bits()).for_each(|bit| each[bit] += 1);
         each.into_iter().max().unwrap_or(0)
