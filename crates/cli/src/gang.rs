@@ -38,7 +38,11 @@ pub fn gang(client: &Client, quantum_ms: Option<f64>, json: bool) -> Done {
     println!("{}{waiting}; {turns}; ordered by {}", counted(status.gangs.len()), status.manager);
     let rows: Vec<Vec<String>> = status.gangs.iter().chain(&status.waiting).map(row).collect();
     if !rows.is_empty() {
-        print_table(&["JOB", "NAME", "USER", "FROM", "STATE", "LEVEL", "ROWS", "SLOTS", "CPUS"], &rows, usize::MAX);
+        print_table(
+            &["JOB", "NAME", "USER", "FROM", "STATE", "LEVEL", "ROWS", "TURN", "SLOTS", "CPUS"],
+            &rows,
+            usize::MAX,
+        );
     }
     Ok(())
 }
@@ -52,6 +56,10 @@ fn row(gang: &GangJob) -> Vec<String> {
         (_, 0) => "-".to_owned(),
         (got, of) => format!("{got} of {of}"),
     };
+    let turn = match gang.turn_us {
+        0 => "-".to_owned(),
+        us => format!("{} ms", us as f64 / 1000.0),
+    };
     let state = match gang.standing.as_str() {
         "waits" => format!("waits {}", short(Duration::from_millis(gang.waited_ms))),
         other => other.to_owned(),
@@ -64,6 +72,7 @@ fn row(gang: &GangJob) -> Vec<String> {
         state,
         gang.level.to_string(),
         or_none(numbers(&gang.rows)),
+        turn,
         slots,
         or_none(at.join(" ")),
     ]
@@ -86,9 +95,9 @@ mod tests {
         let nodes = vec![("n1".to_owned(), vec![0, 1]), ("n2".to_owned(), vec![3])];
         let (job, name, user, head) = (7, "solve".to_owned(), "ann".to_owned(), "n1".to_owned());
         let (rows, slots, standing) = (vec![1, 0], (30, 40), "runs".to_owned());
-        let gang = GangJob { job, name, user, head, rows, slots, standing, nodes, ..GangJob::default() };
-        assert_eq!(row(&gang).join("|"), "7|solve|ann|n1|runs|0|1,0|30 of 40|n1:0,1 n2:3");
+        let gang = GangJob { job, name, user, head, rows, slots, standing, nodes, turn_us: 2500, ..GangJob::default() };
+        assert_eq!(row(&gang).join("|"), "7|solve|ann|n1|runs|0|1,0|2.5 ms|30 of 40|n1:0,1 n2:3");
         let waits = GangJob { standing: "waits".into(), waited_ms: 75_000, job: 8, level: 2, ..GangJob::default() };
-        assert_eq!(row(&waits).join("|"), "8|-|||waits 75s|2|-|-|-");
+        assert_eq!(row(&waits).join("|"), "8|-|||waits 75s|2|-|-|-|-");
     }
 }

@@ -84,12 +84,17 @@ pub fn nodes(client: &Client, json: bool) -> Done {
     if json {
         return print_json(&nodes);
     }
-    let rows: Vec<Vec<String>> = nodes.iter().map(node_row).collect();
-    print_table(
-        &["NODE", "STATE", "HEARD", "CPUS", "LOAD", "GANGS", "FREE", "MEMORY", "GUESTS", "ADDRESS"],
-        &rows,
-        usize::MAX,
-    );
+    let mut rows: Vec<Vec<String>> = nodes.iter().map(node_row).collect();
+    let mut header = vec!["NODE", "STATE", "HEARD", "CPUS", "LOAD", "GANGS", "FREE", "MEMORY", "GUESTS", "ADDRESS"];
+    let is_drained = |n: &Node| n.state == Liveness::Up && n.standing == "drained";
+    if nodes.iter().any(is_drained) {
+        let reasons = crate::batch::drains(client.clone());
+        header.push("REASON");
+        for (node, row) in nodes.iter().zip(&mut rows) {
+            row.push(reasons.get(&node.name).filter(|_| is_drained(node)).map_or(String::new(), |d| d.reason.clone()));
+        }
+    }
+    print_table(&header, &rows, usize::MAX);
     // Of others nobody knows here; ask there.
     let info: Info = client.get("/v1/info").map_err(said)?;
     info.lacks.iter().for_each(|lack| eprintln!("pando: at {}: {lack}", info.name));

@@ -162,3 +162,51 @@ fn guests_go_where_no_gang_has_the_cpus() {
         until("it is free again", || [n1, n2].iter().all(|n| held(n, name) == Some(0.0)));
     }
 }
+
+/// A partition's gangs have turns of their own length, those of others the usual one, at the same time.
+#[test]
+fn a_partition_has_turns_of_its_own_length() {
+    if let Some(why) = missing() {
+        return eprintln!("SKIPPED a_partition_has_turns_of_its_own_length: {why}");
+    }
+    let rules = "[queue]\nturns = 2\n[queue.rules.partitions]\nbatch = {}\nquick = { quantum_ms = 100 }\n";
+    let one = ONE.replace("quantum_ms = 400.0", "quantum_ms = 1000.0").replace("rows = 1", "rows = 2");
+    let lab = Lab::new(2, &format!("{one}{rules}"));
+    together(&lab);
+    let (n1, n2) = (&lab.nodes[0], &lab.nodes[1]);
+    let path =
+        format!("{}:/usr/bin:/bin", std::path::Path::new(env!("CARGO_BIN_EXE_pando")).parent().unwrap().display());
+    let spin = "pando run -J quick -n 1 sh -c 'until [ -e go ]; do :; done'";
+    let jobs: Vec<String> = (0..2)
+        .map(|_| {
+            let words = ["submit", "--parsable", "-p", "quick", "-w", &n1.name, "-n", "1", "-o", "out", "--wrap", spin];
+            ok(n1.cli(&words).current_dir(&lab.dir).env("PATH", &path)).trim().to_owned()
+        })
+        .collect();
+    let slow: Vec<Running> =
+        (0..2).map(|_| gang(n2, &[&["-J", "slow", "--nodelist", &n2.name, "-n", "1"], &SPIN[..]].concat())).collect();
+    let turns = |name: &str| {
+        let all = status(n1).gangs.into_iter().filter(|gang| gang.name == name);
+        all.map(|gang| gang.turn_us).collect::<Vec<_>>()
+    };
+    until("all have their places", || (turns("quick"), turns("slow")) == (vec![100_000; 2], vec![1_000_000; 2]));
+    let shown = ok(&mut n1.cli(&["gang"]));
+    assert!(shown.contains(" 100 ms ") && shown.contains(" 1000 ms "), "{shown}");
+    until("two take turns at each", || [n1, n2].iter().all(|n| groups(n).len() == 2));
+    // How often another one has had the CPU at each node, looked at in the same moments.
+    let (mut switches, mut last) = ([0, 0], [groups(n1), groups(n2)]);
+    until("the slow ones have had some turns", || {
+        for (at, now) in [groups(n1), groups(n2)].into_iter().enumerate() {
+            // Within a switch both may seem to run.
+            if now.values().filter(|runs| **runs).count() == 1 && now != last[at] {
+                switches[at] += 1;
+                last[at] = now;
+            }
+        }
+        switches[1] >= 4
+    });
+    assert!(switches[0] > 2 * switches[1], "{switches:?}");
+    fs::write(lab.dir.join("go"), "").unwrap();
+    jobs.iter().for_each(|id| drop(ok(&mut n1.cli(&["wait", id]))));
+    drop(slow);
+}

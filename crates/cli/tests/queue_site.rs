@@ -390,6 +390,6 @@ fn what_was_used_is_added_up() {
     assert_eq!((sum(|r| r.sum.tasks), sum(|r| r.sum.failed)), (2, 1));
     assert!(sum(|r| r.sum.cpu_ms) > 0 && sum(|r| r.sum.wall_ms) > 0, "{all:?}");
     let shown = ok(&mut cli(n1, &dir, &["usage"]));
-    assert!(shown.contains("counts") && shown.contains("CPUTIME"), "{shown}");
+    assert!(shown.contains("counts") && shown.contains("CPUTIME") && shown.contains("ENERGY"), "{shown}");
     assert!(!ok(&mut cli(n1, &dir, &["usage", "--user", "nobody-of-that-name"])).contains("counts"));
 }

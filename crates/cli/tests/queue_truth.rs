@@ -124,6 +124,11 @@ fn a_drain_has_its_reason_also_after_a_restart() {
     let (code, why) = said(&mut place.called(n1, "scontrol", &["update", "nodename=n2", "state=drain", &much]));
     assert!(code == 1 && why.contains("256 bytes at most"), "{why}");
     ok(&mut place.called(n1, "pando", &["drain", "n2", "--reason", "another one"]));
+    until("pando nodes says it, too", || {
+        let text = place.call(n1, &["pando", "nodes"]);
+        let row = text.lines().find(|line| line.starts_with("n2"))?;
+        (row.contains(" drained ") && row.ends_with(" another one")).then_some(())
+    });
     until("the other", || place.call(n1, &["sinfo", "-R", "-h"]).starts_with("another one").then_some(()));
     place.call(n1, &["scontrol", "update", "nodename=n2", "state=resume"]);
     until("none", || place.call(n1, &["sinfo", "-R", "-h"]).is_empty().then_some(()));
@@ -286,4 +291,29 @@ fn steps_of_several_programs_and_on_later_nodes() {
     assert_eq!(with("squeue", "SQUEUE_FORMAT", "%i=%j"), format!("{held}=called\n"));
     assert_eq!(with("squeue", "SQUEUE_FORMAT2", "jobid:4,name:6"), format!("{held:<4}called\n"));
     assert_eq!(with("sinfo", "SINFO_FORMAT", "%R:%D"), "batch:2\n");
+}
+
+/// Who is down has what it had, before it counts as lost and after that.
+#[test]
+fn a_node_that_is_down_keeps_its_cpus_and_memory_in_sinfo() {
+    let mut lab = Lab::new(2, "[jobs]\nroot = true\n[queue]\nlost_after_ms = 3000\n");
+    let place = Place::new(&lab);
+    known(&place, &lab.nodes[0], 2);
+    let name = lab.nodes[1].name.clone();
+    let shown = |lab: &Lab| place.call(&lab.nodes[0], &["sinfo", "-h", "-N", "-n", &name, "-o", "%T %c %m"]);
+    let before = shown(&lab);
+    let has = before.trim().strip_prefix("idle ").unwrap_or_else(|| panic!("{before}")).to_owned();
+    lab.nodes[1].kill();
+    until("it is down", || shown(&lab).starts_with("down").then_some(()));
+    assert_eq!(shown(&lab).trim(), format!("down {has}"));
+    until("it is lost", || {
+        let all: Cluster = serde_json::from_str(&place.call(&lab.nodes[0], &["sinfo", "--json"])).unwrap();
+        all.absent.iter().any(|node| node.name == name).then_some(())
+    });
+    assert_eq!(shown(&lab).trim(), format!("down {has}"));
+    until("members have forgotten what it had", || {
+        let all: Vec<Node> = lab.nodes[0].client().get("/v1/nodes").unwrap();
+        all.iter().any(|node| node.name == name && node.cpus == 0.0).then_some(())
+    });
+    assert_eq!(shown(&lab).trim(), format!("down {has}"));
 }

@@ -64,7 +64,7 @@ impl World {
             }
         };
         let level = i32::from(self.chance.random_range(0..5) == 0);
-        Gang { job: self.next, shape, urgent: false, level }
+        Gang { job: self.next, shape, urgent: false, level, turn_us: 0 }
     }
 
     fn asks(&mut self, job: u64) {
@@ -191,7 +191,7 @@ fn whoever_asked_first_is_served_first() {
 
 #[test]
 fn a_line_is_told_again_to_a_new_manager() {
-    let want = |job: u64| Gang { job, shape: Shape::Fixed(vec![("a".into(), 2)]), urgent: false, level: 0 };
+    let want = |job: u64| Gang { job, shape: Shape::Fixed(vec![("a".into(), 2)]), urgent: false, level: 0, turn_us: 0 };
     let first = |effects: Vec<Effect>| match effects.into_iter().next() {
         Some(Effect::Refused { why, ever: false, .. }) => why,
         other => format!("{other:?}"),
@@ -217,15 +217,27 @@ fn a_line_is_told_again_to_a_new_manager() {
 
 #[test]
 fn slots_are_counted() {
-    let table = Table { version: 1, rows: 3, jobs: [(1, vec![0]), (2, vec![1, 2]), (3, vec![])].into(), first: 2 };
+    let table = Table {
+        version: 1,
+        rows: 3,
+        jobs: [(1, vec![0]), (2, vec![1, 2]), (3, vec![])].into(),
+        first: 2,
+        lengths: vec![(30, vec![1])],
+    };
     for slots in 0..20u64 {
         let mut tally = Tally::default();
-        tally.passed(&table, slots);
+        // The second one's turns take three times as long; one that has begun counts.
+        tally.passed(&table, slots * 10, 10);
         for job in 1..=3 {
+            let slots = if job == 2 { slots.div_ceil(3) } else { slots };
             let had = (0..slots).filter(|&slot| table.runs(job, slot)).count() as u64;
             assert_eq!(tally.of(job), (had, slots), "job {job}, {slots} slots");
         }
-        tally.passed(&Table { rows: 1, first: 0, jobs: [(1, vec![0])].into(), ..table.clone() }, 1_000);
+        tally.passed(
+            &Table { rows: 1, first: 0, jobs: [(1, vec![0])].into(), lengths: vec![], ..table.clone() },
+            1_000,
+            10,
+        );
         assert_eq!((tally.of(2), tally.of(1).1), ((0, 0), slots), "who has ended, and a time without turns");
     }
 }

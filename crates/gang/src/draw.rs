@@ -26,8 +26,16 @@ impl Matrix {
         if self.rules.alternative && rows > 1 {
             self.alternatives(rows, &mut jobs);
         }
+        let lengths = if rows > 1 { self.lengths() } else { Vec::new() };
+        let places: BTreeMap<u64, u16> = match lengths.is_empty() {
+            true => BTreeMap::new(),
+            false => jobs.keys().copied().zip(0..).collect(),
+        };
+        let placed = |of: Vec<u64>| of.iter().filter_map(|job| places.get(job).copied()).collect();
+        let lengths: Vec<(u64, Vec<u16>)> = lengths.into_iter().map(|(us, of)| (us, placed(of))).collect();
         let urgent = urgent.and_then(|job| jobs.get(&job)?.first().copied());
-        if urgent.is_none_or(|row| self.table.row(0) == row) && (rows, &jobs) == (self.table.rows, &self.table.jobs) {
+        let same = (rows, &jobs, &lengths) == (self.table.rows, &self.table.jobs, &self.table.lengths);
+        if same && urgent.is_none_or(|row| self.table.row(0) == row) {
             return false;
         }
         let longest = || {
@@ -41,7 +49,7 @@ impl Matrix {
         for number in jobs.iter().filter(|(_, of)| of.contains(&first)).map(|(number, _)| number) {
             self.jobs.entry(*number).and_modify(|job| job.began = version);
         }
-        self.table = Table { version, rows, jobs, first };
+        self.table = Table { version, rows, jobs, first, lengths };
         true
     }
 

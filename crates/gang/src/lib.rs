@@ -9,7 +9,9 @@
 //!   a row by best fit, or into blocks of powers of two ([`Packing`]; Feitelson, Packing Schemes for Gang Scheduling, 1996).
 //! - *Alternative slots*: it also runs in other rows in which all its CPUs are free.
 //! - *Slot unification*: where all of a row fit into others, they move there and the row is gone.
+//! - *Repacking*: where jobs have to go around each other so that there is a row less, or room for one more, they do.
 //! - *Levels*: a job stands still while one of a higher level, which does not stand still itself, has a CPU of its.
+//! - *Lengths of turns*: gangs that share nodes have turns of the same length, the shortest that one of them wants; others have their own.
 //! - *Busy nodes*: of places that are as good it gets those where least runs besides gangs.
 //! - *First come, first served*: who finds no room waits in a line ([`Desk`]).
 //! - *What stands still keeps its CPUs in its row*, so that it can always go on. Jobs of other levels, and alternative slots, use them in the
@@ -24,7 +26,9 @@
 //! | `choose` | in which row there is room; why not |
 //! | `fit`, `buddy` | where in a row |
 //! | `settle` | who stands still; slot unification |
+//! | `repack` | rows anew, by moving jobs around each other |
 //! | `draw` | the table of the matrix: alternative slots, whose row is next |
+//! | `lengths` | how long whose turns are |
 //! | `desk` | who waits for a place, and who is next |
 //! | `clock` | which slot it is, between the beats of the strobe |
 //! | `tally` | how many slots each has had |
@@ -43,7 +47,11 @@ mod fit;
 #[cfg(test)]
 mod fuzz;
 mod layout;
+mod lengths;
 mod matrix;
+mod repack;
+#[cfg(test)]
+mod repack_trial;
 mod settle;
 mod table;
 mod tally;
@@ -57,7 +65,7 @@ mod wish;
 pub use clock::{Clock, Pace};
 pub use desk::{Desk, SILENT_MS};
 pub use matrix::Matrix;
-pub use table::{MOST_JOBS, MOST_ROWS, Table};
+pub use table::{MOST_JOBS, MOST_LENGTHS, MOST_ROWS, Table};
 pub use tally::Tally;
 pub use view::{Line, Seen, Standing};
 pub use wish::{Effect, Gang, Input, Packing, Place, Rules, Shape};

@@ -1,7 +1,9 @@
 //! Jobs and rows, and what changes them.
 
 use crate::cells::{Cells, Grid};
+use crate::clock::Pace;
 use crate::layout::{Layout, Node};
+use crate::repack::Stuck;
 use crate::table::{MOST_JOBS, MOST_ROWS, Table};
 use crate::wish::{Effect, Gang, Input, Place, Rules, Shape};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,6 +16,8 @@ const BUSY_STEP: u64 = 250;
 pub(crate) struct Job {
     pub(crate) level: i32,
     pub(crate) urgent: bool,
+    /// 0: as is usual.
+    pub(crate) turn_us: u64,
     pub(crate) places: Vec<Place>,
     /// The same as bits.
     pub(crate) cells: Cells,
@@ -41,6 +45,9 @@ pub struct Matrix {
     pub(crate) jobs: BTreeMap<u64, Job>,
     pub(crate) rows: Vec<Row>,
     pub(crate) table: Table,
+    /// Turns of those who want no other length, microseconds.
+    pub(crate) usual_us: u64,
+    pub(crate) stuck: Stuck,
     /// Moves from row to row until now.
     pub(crate) unified: u64,
 }
@@ -48,7 +55,7 @@ pub struct Matrix {
 impl Matrix {
     /// Without nodes and jobs.
     pub fn new(rules: Rules) -> Self {
-        Matrix { rules: within(rules), ..Matrix::default() }
+        Matrix { rules: within(rules), usual_us: Pace::default().turn_us, ..Matrix::default() }
     }
 
     /// How busy each node of the layout is without gangs, in steps.
@@ -72,7 +79,8 @@ impl Matrix {
         // Who is new, and who gets his slot at once.
         let (mut placed, mut urgent) = (None, None);
         match input {
-            Input::Rules(rules) => self.rules = within(rules),
+            Input::Rules(rules) => (self.rules, self.stuck) = (within(rules), Stuck::default()),
+            Input::Usual(turn_us) => self.usual_us = turn_us.max(1),
             Input::Node { name, cpus } => self.node(name, Some(cpus), &mut effects),
             Input::NodeGone(name) => self.node(name, None, &mut effects),
             // See above.
@@ -107,7 +115,11 @@ impl Matrix {
     fn arrive(&mut self, gang: &Gang) -> Result<(), Effect> {
         let refused = |(ever, why): (bool, String)| Effect::Refused { job: gang.job, ever, why };
         let gang = &Gang { shape: once_each(&gang.shape).map_err(refused)?, ..gang.clone() };
-        let (row, fit) = self.choose(gang).map_err(refused)?;
+        let (row, fit) = match self.choose(gang) {
+            Err((false, why)) => self.make_room(gang).ok_or((false, why)),
+            found => found,
+        }
+        .map_err(refused)?;
         self.enter(gang, row, fit.places);
         Ok(())
     }
@@ -142,9 +154,10 @@ impl Matrix {
     fn enter(&mut self, gang: &Gang, row: usize, places: Vec<Place>) {
         let cells = self.layout.cells(&places);
         self.take(row, gang.level, &cells);
-        let (level, urgent, began) = (gang.level, gang.urgent, self.table.version);
-        let job = Job { level, urgent, places, cells, row, suspended: false, lost: false, runs: false, began };
+        let (level, urgent, turn_us, began) = (gang.level, gang.urgent, gang.turn_us, self.table.version);
+        let job = Job { level, urgent, turn_us, places, cells, row, suspended: false, lost: false, runs: false, began };
         self.jobs.insert(gang.job, job);
+        self.stuck = Stuck::default();
     }
 
     /// Nobody else of its level has them in that row, which may be the one after the last.
@@ -165,12 +178,14 @@ impl Matrix {
     fn ended(&mut self, job: u64) {
         if let Some(job) = self.jobs.remove(&job) {
             self.give(job.row, job.level, &job.cells);
+            self.stuck = Stuck::default();
         }
     }
 
     /// Is it one that is urgent, and did the other thing before?
     fn stand_still(&mut self, job: u64, still: bool) -> bool {
         let Some(job) = self.jobs.get_mut(&job) else { return false };
+        self.stuck = Stuck::default();
         std::mem::replace(&mut job.suspended, still) != still && job.urgent
     }
 
@@ -201,6 +216,7 @@ impl Matrix {
 
     /// Bits anew, after nodes have changed.
     fn lay_out(&mut self) {
+        self.stuck = Stuck::default();
         self.layout = Layout::new(&self.nodes);
         let words = self.layout.all.0.len();
         self.rows.iter_mut().for_each(Row::clear);

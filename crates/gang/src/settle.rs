@@ -7,14 +7,8 @@ use std::cmp::Reverse;
 impl Matrix {
     pub(crate) fn settle(&mut self) {
         self.judge();
-        while let Some(moves) = self.unification() {
-            self.unified += moves.len() as u64;
-            for (job, row) in moves {
-                let Some(of) = self.jobs.get_mut(&job) else { continue };
-                let (before, level, cells) = (std::mem::replace(&mut of.row, row), of.level, of.cells.clone());
-                self.give(before, level, &cells);
-                self.take(row, level, &cells);
-            }
+        while let Some(moves) = self.unification().or_else(|| self.repacking()) {
+            self.change_rows(&moves);
         }
         self.squeeze();
     }
@@ -58,6 +52,13 @@ impl Matrix {
             };
             by_row[row].iter().map(target).collect::<Option<Vec<_>>>()
         })
+    }
+
+    /// The same by moving some around each other; in vain it is not tried twice.
+    fn repacking(&mut self) -> Option<Vec<(u64, usize)>> {
+        let found = if self.stuck.rows { None } else { self.one_row_less() };
+        self.stuck.rows = found.is_none();
+        found
     }
 
     /// Rows without jobs go.

@@ -8,13 +8,18 @@ use std::collections::BTreeMap;
 pub struct Tally(BTreeMap<u64, (u64, u64)>);
 
 impl Tally {
-    /// So many slots of a table have passed since it came. Jobs that are not in it have ended.
-    pub fn passed(&mut self, table: &Table, slots: u64) {
+    /// A table came so many microseconds ago, whose turns usually take `usual_us`. Jobs that are not in it have ended. A turn that has begun counts.
+    pub fn passed(&mut self, table: &Table, ago_us: u64, usual_us: u64) {
         self.0.retain(|job, _| table.jobs.contains_key(job));
         if table.rows < 2 {
             return;
         }
-        for (&job, of) in &table.jobs {
+        let mut turns: Vec<u64> = vec![usual_us; table.jobs.len()];
+        for (length, of) in &table.lengths {
+            of.iter().for_each(|place| turns.get_mut(usize::from(*place)).into_iter().for_each(|turn| *turn = *length));
+        }
+        for ((&job, of), turn_us) in table.jobs.iter().zip(turns) {
+            let slots = ago_us.div_ceil(turn_us.max(1));
             let sum = self.0.entry(job).or_default();
             sum.0 = sum.0.saturating_add(had(table, of, slots));
             sum.1 = sum.1.saturating_add(slots);

@@ -16,12 +16,12 @@ fn with(rules: Rules, nodes: &[(&str, u16)]) -> Matrix {
 
 fn fixed(job: u64, wants: &[(&str, u16)]) -> Gang {
     let shape = Shape::Fixed(wants.iter().map(|(node, cpus)| ((*node).to_owned(), *cpus)).collect());
-    Gang { job, shape, urgent: false, level: 0 }
+    Gang { job, shape, urgent: false, level: 0, turn_us: 0 }
 }
 
 fn free(job: u64, ranks: u32) -> Gang {
     let shape = Shape::Free { ranks, cpus: 1, nodes: None, among: Vec::new(), per_node: None };
-    Gang { job, shape, urgent: false, level: 0 }
+    Gang { job, shape, urgent: false, level: 0, turn_us: 0 }
 }
 
 /// Its row and CPUs.
@@ -82,11 +82,11 @@ fn what_never_fits_is_told_so() {
         "there is no room for 7 ranks of 1 CPU in 2 nodes with 6 CPUs, 4 at most at one"
     );
     let shape = Shape::Free { ranks: 3, cpus: 2, nodes: Some(1), among: Vec::new(), per_node: Some(2) };
-    let gang = Gang { job: 1, shape, urgent: false, level: 0 };
+    let gang = Gang { job: 1, shape, urgent: false, level: 0, turn_us: 0 };
     let text = "there is no room for 3 ranks of 2 CPUs, at most 2 at a node, on at most 1 node in 2 nodes with 6 CPUs, 4 at most at one";
     assert_eq!(why(&mut m, gang), text);
     let shape = Shape::Free { ranks: 1, cpus: 1, nodes: None, among: vec!["x".into()], per_node: None };
-    let gang = Gang { job: 1, shape, urgent: false, level: 0 };
+    let gang = Gang { job: 1, shape, urgent: false, level: 0, turn_us: 0 };
     assert_eq!(why(&mut m, gang), "none of the nodes that it may have is here (x for one)");
     assert_eq!((m.rows(), m.table().version), (0, 0), "nothing of it is left");
 }
@@ -279,17 +279,73 @@ fn another_manager_takes_over_what_runs() {
 
 #[test]
 fn tables_of_other_machines_are_looked_at() {
-    let good = Table { version: 1, rows: 2, jobs: [(1, vec![0, 1]), (2, vec![])].into(), first: 1 };
+    let good = Table {
+        version: 1,
+        rows: 2,
+        jobs: [(1, vec![0, 1]), (2, vec![])].into(),
+        first: 1,
+        lengths: vec![(500, vec![0])],
+    };
     assert_eq!(good.check(), Ok(()));
     assert_eq!(Table::default().check(), Ok(()));
     assert!(!good.runs(2, 0));
     let bad = [
+        (Table { lengths: vec![(0, vec![])], ..good.clone() }, "turns of a table of gangs take no time"),
+        (
+            Table { lengths: vec![(1, vec![2])], ..good.clone() },
+            "a table of gangs has no job at place 2, which has a length",
+        ),
+        (
+            Table { lengths: vec![(1, vec![1]), (2, vec![1])], ..good.clone() },
+            "job at place 1 of a table of gangs has two lengths of turns",
+        ),
+        (
+            Table { lengths: vec![(1, vec![]); 65], ..good.clone() },
+            "a table of gangs has 65 lengths of turns, 64 at most are allowed",
+        ),
         (Table { rows: 65, ..good.clone() }, "a table of gangs has 65 rows, 64 at most are allowed"),
         (Table { first: 2, ..good.clone() }, "a table of gangs begins with row 2 of 2"),
-        (Table { jobs: [(7, vec![2])].into(), ..good.clone() }, "job 7 of a table of gangs has row 2 of 2"),
-        (Table { jobs: [(7, vec![1, 1])].into(), ..good.clone() }, "job 7 of a table of gangs has row 1 twice"),
+        (
+            Table { lengths: vec![], jobs: [(7, vec![2])].into(), ..good.clone() },
+            "job 7 of a table of gangs has row 2 of 2",
+        ),
+        (
+            Table { lengths: vec![], jobs: [(7, vec![1, 1])].into(), ..good.clone() },
+            "job 7 of a table of gangs has row 1 twice",
+        ),
     ];
     bad.iter().for_each(|(table, why)| assert_eq!(table.check(), Err((*why).to_owned())));
     let many = Table { jobs: (0..=MOST_JOBS as u64).map(|job| (job, vec![])).collect(), ..good };
     assert_eq!(many.check(), Err("a table of gangs has 10001 jobs, 10000 at most are allowed".into()));
+}
+
+#[test]
+fn gangs_that_share_nodes_have_turns_of_one_length_and_others_their_own() {
+    let mut m = Matrix::new(Rules { alternative: false, ..Rules::default() });
+    for name in ["a", "b", "c", "d"] {
+        m.handle(Input::Node { name: name.into(), cpus: 1 });
+    }
+    m.handle(Input::Usual(10_000));
+    let wants = |job, nodes: &[&str], turn_us| {
+        let wants: Vec<(&str, u16)> = nodes.iter().map(|node| (*node, 1)).collect();
+        Gang { turn_us, ..fixed(job, &wants) }
+    };
+    placed(&mut m, wants(1, &["a"], 5_000));
+    assert_eq!(m.table().lengths, [], "nobody takes turns");
+    placed(&mut m, wants(2, &["a", "b"], 0));
+    placed(&mut m, wants(3, &["c"], 0));
+    placed(&mut m, wants(4, &["d"], 80_000));
+    let of = |m: &Matrix| (1..=6).map(|job| m.table().turn_us(job, 10_000)).collect::<Vec<_>>();
+    assert_eq!(of(&m), [5_000, 5_000, 10_000, 80_000, 10_000, 10_000]);
+    assert_eq!(m.table().shortest_us(10_000), 5_000);
+    // What makes one crowd of two.
+    placed(&mut m, wants(5, &["b", "c"], 20_000));
+    assert_eq!(of(&m), [5_000, 5_000, 5_000, 80_000, 5_000, 10_000]);
+    m.handle(Input::Ended(1));
+    assert_eq!(of(&m), [10_000, 10_000, 10_000, 80_000, 10_000, 10_000], "who has ended wants nothing");
+    m.handle(Input::Usual(50_000));
+    let now: Vec<u64> = (2..=5).map(|job| m.table().turn_us(job, 50_000)).collect();
+    assert_eq!(now, [20_000, 20_000, 80_000, 20_000]);
+    m.handle(Input::Suspend(5));
+    assert_eq!(m.table().lengths, [], "nobody shares anything any more");
 }

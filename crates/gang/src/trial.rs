@@ -18,6 +18,7 @@ struct World {
     /// Rows may be as many.
     allowed: usize,
     version: u64,
+    usual_us: u64,
     seen: Happened,
 }
 
@@ -31,6 +32,8 @@ struct Happened {
     /// Alternative slots of tables in which another one would have liked one of them, too.
     disputed: u64,
     unified: u64,
+    /// Tables with turns of several lengths.
+    lengths: u64,
 }
 
 impl World {
@@ -47,6 +50,7 @@ impl World {
             next: 1,
             allowed: rules.rows.max(1).into(),
             version: 0,
+            usual_us: Pace::default().turn_us,
             seen: Happened::default(),
         };
         for _ in 0..6 {
@@ -87,7 +91,8 @@ impl World {
         };
         let level = if self.one_in(6) { self.chance.random_range(-1..3) } else { 0 };
         self.next += 1;
-        Gang { job: self.next, shape, urgent: self.one_in(5), level }
+        let turn_us = if self.one_in(6) { 1_000 * self.chance.random_range(1..4) } else { 0 };
+        Gang { job: self.next, shape, urgent: self.one_in(5), level, turn_us }
     }
 
     fn happens(&mut self) {
@@ -129,6 +134,10 @@ impl World {
                 self.allowed = self.matrix.rows().max(rules.rows.max(1).into());
                 self.does(Input::Rules(rules));
             }
+            37 if self.one_in(4) => {
+                self.usual_us = 1_000 * self.chance.random_range(1..5);
+                self.does(Input::Usual(self.usual_us));
+            }
             38 if self.one_in(5) => self.another_manager(),
             _ => {
                 let lost = self.any(self.lost.iter().copied().collect());
@@ -151,7 +160,7 @@ impl World {
         let jobs = std::mem::take(&mut self.jobs);
         self.seen.unified += self.matrix.unified();
         self.matrix = Matrix::new(self.matrix.rules());
-        self.version = 0;
+        (self.version, self.usual_us) = (0, Pace::default().turn_us);
         for (name, cpus) in self.nodes.clone() {
             self.does(Input::Node { name, cpus });
         }
@@ -261,6 +270,35 @@ impl World {
         assert!(alone.iter().all(|count| *count > 0), "each row is somebody's own");
         assert!(table.jobs.keys().all(|job| self.jobs.contains_key(job)));
         self.seen.disputed += self.shares(&used);
+        self.lengths();
+    }
+
+    /// Who shares a node has turns of the same length, and it is the shortest that one of those wants with whom it shares some, directly or through others.
+    fn lengths(&mut self) {
+        let table = self.matrix.table();
+        let usual = self.usual_us;
+        let mut crowds: Vec<(BTreeSet<&str>, u64, Vec<u64>)> = Vec::new();
+        for (&job, rows) in table.jobs.iter().filter(|_| table.rows > 1) {
+            let Some(seen) = self.matrix.job(job).filter(|_| !rows.is_empty()) else { continue };
+            let wants = match self.jobs[&job].0.turn_us {
+                0 => usual,
+                other => other,
+            };
+            let mut crowd = (seen.places.iter().map(|place| place.node.as_str()).collect(), wants, vec![job]);
+            let (met, apart): (Vec<_>, Vec<_>) = crowds.into_iter().partition(|other| !other.0.is_disjoint(&crowd.0));
+            for (nodes, wants, jobs) in met {
+                crowd.0.extend(nodes);
+                crowd.1 = wants.min(crowd.1);
+                crowd.2.extend(jobs);
+            }
+            crowds = apart;
+            crowds.push(crowd);
+        }
+        for (_, length, jobs) in &crowds {
+            assert!(jobs.iter().all(|job| table.turn_us(*job, usual) == *length), "{jobs:?} have turns of {length}");
+        }
+        let lengths: BTreeSet<u64> = crowds.iter().map(|(_, length, _)| *length).collect();
+        self.seen.lengths += u64::from(lengths.len() > 1);
     }
 
     /// What people see is what the table says; with alternative slots nobody is left out who would fit. How many are left out since
@@ -373,7 +411,8 @@ fn whatever_happens_a_cpu_has_one_job_in_a_row_and_nobody_starves() {
         sum.outranked += seen.outranked;
         sum.disputed += seen.disputed;
         sum.unified += seen.unified;
+        sum.lengths += seen.lengths;
     }
-    let all = [sum.placed, sum.refused, sum.urgent, sum.outranked, sum.disputed, sum.unified];
+    let all = [sum.placed, sum.refused, sum.urgent, sum.outranked, sum.disputed, sum.unified, sum.lengths];
     assert!(!many || all.iter().all(|count| *count > 100), "{sum:?}");
 }

@@ -68,9 +68,14 @@ impl Matrix {
         self.rows.len()
     }
 
-    /// So often a job went to another row, so that there were fewer.
+    /// So often a job went to another row, so that there were fewer, or room for one more.
     pub fn unified(&self) -> u64 {
         self.unified
+    }
+
+    /// How long turns usually are, microseconds.
+    pub fn usual_us(&self) -> u64 {
+        self.usual_us
     }
 
     /// A job.

@@ -15,6 +15,9 @@ pub struct Gang {
     pub urgent: bool,
     /// Jobs of lower levels stand still while this one has a CPU of theirs.
     pub level: i32,
+    /// How long its turns are to be, microseconds; 0: as is usual.
+    #[serde(default)]
+    pub turn_us: u64,
 }
 
 /// Which CPUs.
@@ -76,6 +79,8 @@ impl Default for Rules {
 pub enum Input {
     /// Other rules, from now on.
     Rules(Rules),
+    /// Turns of gangs that want no other length take so many microseconds from now on.
+    Usual(u64),
     /// A node is here, with so many CPUs. Those that it had before and has no more are lost.
     Node {
         /// Its name.

@@ -541,6 +541,9 @@ pub struct GangJob {
     /// The slots that it has had, of those that there were since others took turns with it and this node orders.
     #[serde(default)]
     pub slots: (u64, u64),
+    /// How long its turns are, microseconds; 0: nobody takes turns.
+    #[serde(default)]
+    pub turn_us: u64,
     /// So long it has waited, milliseconds, if it waits.
     #[serde(default)]
     pub waited_ms: u64,

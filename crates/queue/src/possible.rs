@@ -61,6 +61,11 @@ impl Queue {
         }
     }
 
+    /// Members of the cluster that are away.
+    pub fn absentees(&self) -> impl Iterator<Item = &Node> {
+        self.absent.iter().flat_map(BTreeMap::values)
+    }
+
     /// The same cluster with everybody there and nothing on them.
     fn at_its_best(&self) -> Queue {
         let mut best = Queue::restore(self.settings.clone(), []);

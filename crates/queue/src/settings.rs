@@ -5,6 +5,9 @@ use crate::times::{DAY, MINUTE, SECOND};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// An hour.
+const LONGEST_TURN_MS: u32 = 3_600_000;
+
 /// How those that wait are let in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -109,6 +112,30 @@ impl Settings {
         }
     }
 
+    /// Is everything within its bounds? The error is for people.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, and what to write.
+    pub fn check(&self) -> Result<(), String> {
+        let wrong = |of: &Partition| of.quantum_ms.is_some_and(|ms| !(1..=LONGEST_TURN_MS).contains(&ms));
+        match self.partitions.iter().find(|(_, of)| wrong(of)) {
+            Some((name, of)) => {
+                let ms = of.quantum_ms.unwrap_or(0);
+                Err(format!(
+                    "[queue.rules.partitions] {name} has quantum_ms = {ms}: write whole milliseconds, from 1 to {LONGEST_TURN_MS}"
+                ))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The length of turns of a partition's gangs, microseconds; 0: as is usual.
+    pub fn turn_us(&self, partition: Option<&str>) -> u64 {
+        let ms = self.partition(partition).and_then(|of| of.quantum_ms);
+        ms.map_or(0, |ms| u64::from(ms) * 1000)
+    }
+
     pub(crate) fn partition(&self, named: Option<&str>) -> Option<&Partition> {
         self.partitions.get(named.or(self.default_partition())?)
     }
@@ -147,6 +174,8 @@ pub struct Partition {
     pub users: Vec<String>,
     /// It takes no new jobs.
     pub closed: bool,
+    /// How long the turns of its jobs' gangs are, milliseconds; none: as is usual in the cluster.
+    pub quantum_ms: Option<u32>,
 }
 
 /// How a job gives way to one of a higher level.

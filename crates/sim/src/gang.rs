@@ -68,6 +68,9 @@ pub struct Gangs {
     /// For --work: programs that are no gangs and go where CPUs are free.
     #[arg(long, default_value_t = 0)]
     guests: u32,
+    /// For --work: nodes are in so many parts, each with jobs of its own, whose turns take so many slots.
+    #[arg(long, value_delimiter = ',', default_value = "1")]
+    turns: Vec<u64>,
     /// For --work: a node is lost each so many slots, for 200; 0 for never.
     #[arg(long, default_value_t = 0)]
     losses: u64,
@@ -75,12 +78,15 @@ pub struct Gangs {
 
 /// Does what the command line says.
 pub fn main(how: &Gangs, json: bool) -> ExitCode {
-    let sound = (0.0..=1.0).contains(&how.high) && how.guests <= 100_000;
+    let parts = how.turns.len() as u64 <= u64::from(how.nodes) && how.turns.iter().all(|t| (1..=10_000).contains(t));
+    let sound = (0.0..=1.0).contains(&how.high) && how.guests <= 100_000 && parts;
     let numbers = [how.seconds, how.grain_ms, how.load].iter().chain(&how.quanta).all(|x| *x > 0.0 && x.is_finite());
     let costs = [how.switch_us, how.rank_us, how.skew_us, how.jitter_us, how.latency_us, how.local_us];
     let sizes = (1..=16_384).contains(&how.nodes) && how.ranks.iter().all(|ranks| (1..=1024).contains(ranks));
     if !sound {
-        eprintln!("sim: --high is from 0 to 1, --guests at most 100000");
+        eprintln!(
+            "sim: --high is from 0 to 1, --guests at most 100000; --turns 1 to 10000 slots, for no more parts than nodes"
+        );
         return ExitCode::from(2);
     }
     if !numbers || !sizes || !costs.iter().all(|x| (0.0..1e9).contains(x)) {
@@ -189,6 +195,9 @@ struct Runs {
 struct World<'a> {
     desk: Desk,
     work: &'a [Comes],
+    /// Parts of the cluster: turns in slots, and nodes.
+    parts: Vec<(u64, Vec<String>)>,
+    cpus: u32,
     waiting: BTreeSet<usize>,
     /// They do not fit into the nodes that are there.
     parked: BTreeSet<usize>,
@@ -201,6 +210,8 @@ struct World<'a> {
     went: Went,
 }
 
+/// Usual turns take one slot, which is so long for the matrix.
+const SLOT_US: u64 = 1;
 /// Milliseconds of a slot, for the line.
 const SLOT_MS: u64 = 10;
 
@@ -250,17 +261,28 @@ impl World<'_> {
     /// Nobody who came in an earlier slot, and is of the same level, is left waiting by this one.
     fn no_better_right(&self, number: usize) -> Result<(), String> {
         let (at, level) = (self.work[number].at, self.work[number].level);
-        let before = |other: &&usize| self.work[**other].at < at && self.work[**other].level == level;
+        let (part, among) = (self.part(number), |other| self.part(other));
+        let meets = |other| part.is_none() || among(other).is_none() || among(other) == part;
+        let before = |other: &&usize| self.work[**other].at < at && self.work[**other].level == level && meets(**other);
         match self.waiting.iter().find(before) {
             Some(other) => Err(format!("job {number} of slot {at} overtakes job {other}")),
             None => Ok(()),
         }
     }
 
+    /// The part of the cluster that a job wants: some want no part, or are too large for it.
+    fn part(&self, number: usize) -> Option<usize> {
+        let part = number % self.parts.len();
+        let (nodes, cpus) = (self.parts[part].1.len() as u64, u64::from(self.cpus));
+        (self.parts.len() > 1 && !number.is_multiple_of(40) && u64::from(self.work[number].ranks) <= nodes * cpus)
+            .then_some(part)
+    }
+
     fn asks(&mut self, number: usize) -> Result<(), String> {
         let Comes { at, ranks, urgent, level, .. } = self.work[number];
-        let shape = Shape::Free { ranks, cpus: 1, nodes: None, among: Vec::new(), per_node: None };
-        let gang = Gang { job: number as u64, shape, urgent, level };
+        let (turn_us, among) = self.part(number).map(|part| self.parts[part].clone()).unwrap_or_default();
+        let shape = Shape::Free { ranks, cpus: 1, nodes: None, among, per_node: None };
+        let gang = Gang { job: number as u64, shape, urgent, level, turn_us };
         let effects = self.desk.ask(gang, (self.now - at) * SLOT_MS, self.now * SLOT_MS);
         self.heed(effects)
     }
@@ -314,10 +336,11 @@ impl World<'_> {
             return Err(format!("{rows} rows are more than the rule"));
         }
         for (&job, runs) in self.running.iter_mut().filter(|(job, _)| !still.contains(*job)) {
-            if !table.runs(job, self.slot) {
+            let turn = table.turn_us(job, SLOT_US);
+            if !table.runs(job, self.slot / turn) {
                 runs.pause += 1;
-                if runs.pause.min(self.slot + 1) >= rows {
-                    return Err(format!("job {job} did not run in {rows} slots"));
+                if runs.pause.min(self.slot + 1) >= rows * turn {
+                    return Err(format!("job {job} did not run in {rows} turns of {turn} slots"));
                 }
                 self.went.pause = self.went.pause.max(runs.pause);
                 continue;
@@ -367,14 +390,18 @@ fn play(
     (nodes, cpus): (u32, u32),
     (losses, guests): (u64, u32),
     rules: Rules,
+    turns: &[u64],
     seed: u64,
 ) -> Result<Went, String> {
     let mut chance = StdRng::seed_from_u64(seed);
     let (desk, waiting, running) = (Desk::new(Matrix::new(rules), 0), BTreeSet::new(), BTreeMap::new());
     let (guests, order, parked) = (Guests::new(guests, seed), StdRng::seed_from_u64(!seed), BTreeSet::new());
     let (now, slot, went) = (0, 0, Went::default());
-    let mut world = World { desk, work, waiting, parked, running, guests, chance: order, now, slot, went };
     let name = |i: u32| format!("n{i:05}");
+    let nodes_of = |part: usize| (0..nodes).filter(|i| *i as usize % turns.len() == part).map(name).collect();
+    let parts = turns.iter().enumerate().map(|(part, turn)| (*turn * SLOT_US, nodes_of(part))).collect();
+    let mut world = World { desk, work, parts, cpus, waiting, parked, running, guests, chance: order, now, slot, went };
+    world.does(Input::Usual(SLOT_US))?;
     let cpus = cpus as u16;
     for i in 0..nodes {
         world.does(Input::Node { name: name(i), cpus })?;
@@ -434,7 +461,7 @@ fn work(how: &Gangs, slots: u64, json: bool) -> ExitCode {
             [Packing::BestFit, Packing::Buddy].into_iter().flat_map(|p| [(p, false), (p, true)])
         {
             let rules = Rules { rows: how.rows, packing, alternative };
-            match play(&work, (how.nodes, cpus), (how.losses, how.guests), rules, how.seed) {
+            match play(&work, (how.nodes, cpus), (how.losses, how.guests), rules, &how.turns, how.seed) {
                 Ok(went) => {
                     let of = |sum: f64, all: u64| format!("{:.1}", sum / all.max(1) as f64);
                     let used = of(100.0 * went.used as f64, went.there);
@@ -485,11 +512,11 @@ mod tests {
         for packing in [Packing::BestFit, Packing::Buddy] {
             let went = [false, true].map(|alternative| {
                 let rules = Rules { rows: 4, packing, alternative };
-                play(&work, NODES, (0, 0), rules, 5).unwrap()
+                play(&work, NODES, (0, 0), rules, &[1], 5).unwrap()
             });
             assert!(went[1].filled > went[0].filled && went[1].responses < went[0].responses, "{packing:?}");
         }
-        let went = play(&work, NODES, (400, 0), Rules::default(), 5).unwrap();
+        let went = play(&work, NODES, (400, 0), Rules::default(), &[1], 5).unwrap();
         assert!(went.again > 0);
         assert_eq!(went.jobs, work.len() as u64);
     }
@@ -500,10 +527,25 @@ mod tests {
         for seed in 0..40 {
             let work = all(seed, 32, (0.7, 0.15), 600);
             let rules = Rules { rows: 1 + (seed % 3) as u16, ..Rules::default() };
-            let went = play(&work, NODES, (150 * (seed % 2), 6), rules, seed);
+            let went = play(&work, NODES, (150 * (seed % 2), 6), rules, &[1], seed);
             let went = went.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
             assert_eq!(went.jobs, work.len() as u64);
             assert!(went.guests.0 > 0.3 * went.guests.1, "seed {seed}: {:?}", went.guests);
         }
+    }
+
+    /// Parts of the cluster have turns of their own length, and some jobs have nodes of several parts: whoever shares a node has the same, no CPU has two at a
+    /// time, and nobody waits for longer than all rows have their turns.
+    #[test]
+    fn turns_of_several_lengths_hold_in_many_lives() {
+        let mut longest = 0;
+        for seed in 0..20 {
+            let work = all(seed, 32, (0.7, 0.1), 1_000);
+            let went = play(&work, NODES, (150 * (seed % 2), 6), Rules::default(), &[1, 3, 7], seed);
+            let went = went.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+            assert_eq!(went.jobs, work.len() as u64);
+            longest = went.pause.max(longest);
+        }
+        assert!(longest > 7, "somebody waited for a turn of 7 slots to be over: {longest}");
     }
 }

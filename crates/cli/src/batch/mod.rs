@@ -25,9 +25,11 @@ use crate::show::print_json;
 use pando_node::client::{Client, ClientError};
 use pando_node::queue::ask::{Ask, Cluster, Done, Over, Sends};
 use pando_node::sys;
+use pando_node::views::Drain;
 use pando_queue::{Bytes, Id, Spec, Work, directives};
 use serde::de::DeserializeOwned;
 use spec::{Manner, take, whole};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -36,6 +38,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// One wait; then it is asked again.
 const PATIENCE_MS: u64 = 30_000;
+/// Who shows nodes waits so long for the reasons of those that are drained.
+const REASONS_WITHIN: Duration = Duration::from_secs(1);
 
 /// By this a command knows that it has begun again within a job, whatever that was called.
 const WITHIN: &str = "PANDO_BATCH_WITHIN";
@@ -54,6 +58,17 @@ fn said(e: ClientError) -> String {
 fn ask<T: DeserializeOwned>(client: &Client, what: &Ask) -> Result<T, String> {
     let _waits = taken::Waits::begin();
     client.post("/v1/queue", what).map_err(said)
+}
+
+/// Nodes that are drained and why, as the node that keeps the queue knows it. Whoever asks does not wait until there is one: none are known then.
+pub fn drains(client: Client) -> BTreeMap<String, Drain> {
+    let (says, hears) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let all: Option<Cluster> = client.post("/v1/queue", &Ask::Cluster).ok();
+        // Nobody may hear it any more.
+        drop(says.send(all.map(|all| all.drains)));
+    });
+    hears.recv_timeout(REASONS_WITHIN).ok().flatten().unwrap_or_default()
 }
 
 /// What is meant by a number: a task of an array has one of its own, too.

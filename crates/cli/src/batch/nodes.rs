@@ -45,14 +45,16 @@ pub fn cluster(client: &Client) -> Result<Cluster, String> {
     let mut all: Cluster = ask(client, &Ask::Cluster)?;
     let known: Vec<Node> = client.get("/v1/nodes").map_err(super::said)?;
     for node in known.into_iter().filter(|n| n.state == Liveness::Down) {
+        // What the queue knows of it, or has known: nobody else remembers what one had that is down.
+        let of_queue = all.nodes.iter().map(|n| &n.node).chain(&all.absent).find(|n| n.name == node.name && n.cpus > 0);
+        let unknown = || pando_queue::Node { name: node.name.clone(), memory: node.memory >> 20, ..Default::default() };
+        let had = of_queue.cloned().unwrap_or_else(unknown);
         all.nodes.retain(|n| n.node.name != node.name);
-        let (cpus, memory) = ((node.cpus.floor() as u32).max(1), node.memory >> 20);
         all.partitions.iter_mut().for_each(|p| {
             let of = p.rules.nodes.is_empty() || p.rules.nodes.contains(&node.name);
             p.nodes.extend((of && !p.nodes.contains(&node.name)).then(|| node.name.clone()));
         });
-        let node = pando_queue::Node { name: node.name, cpus, memory, ..pando_queue::Node::default() };
-        all.nodes.push(NodeUse { node, used: (0, 0), jobs: 0, state: "down".into(), drain: None });
+        all.nodes.push(NodeUse { node: had, used: (0, 0), jobs: 0, state: "down".into(), drain: None });
     }
     // One that is open again may not have said so yet.
     let shut = all.nodes.iter_mut().filter(|n| ["down", "drained", "draining"].contains(&n.state.as_str()));

@@ -102,8 +102,8 @@ fn used(client: &Client, id: Id) {
     let meant = all.iter().map(|past| &past.outcome).filter(|o| id.task.is_none() || o.id.task == id.task);
     for o in meant.filter(|o| !o.run.shares.is_empty()) {
         let (cpu, memory) = (o.usage.cpu_ms as f64 / 1000.0, o.usage.memory_mb);
-        let energy = o.usage.energy_mj.map_or(String::new(), |mj| format!(", {:.1} J", mj as f64 / 1000.0));
-        line!("used       {}: CPU {cpu:.1}s, {memory}M{energy}", o.id);
+        let energy = o.usage.energy_mj.map_or("energy n/a".to_owned(), |mj| format!("{:.1} J", mj as f64 / 1000.0));
+        line!("used       {}: CPU {cpu:.1}s, {memory}M, {energy}", o.id);
         o.run.steps.all.iter().for_each(|step| line!("step       {}.{}", o.id, in_words(step, o.ended)));
     }
 }

@@ -33,10 +33,9 @@ pub fn show(client: &Client, options: &UsageOptions) -> Result<(), String> {
     if options.json {
         return print_json(&all);
     }
-    let has_energy = all.iter().any(|row| row.sum.energy_mj.is_some());
     let row = |row: &Row| {
         let sum = &row.sum;
-        let mut cells = vec![
+        vec![
             // Days are those of universal time: noon is in the same one nearly everywhere.
             match row.day {
                 0 => "all".into(),
@@ -54,18 +53,15 @@ pub fn show(client: &Client, options: &UsageOptions) -> Result<(), String> {
             format!("{}M", sum.memory_mb),
             format!("{}M", sum.read >> 20),
             format!("{}M", sum.written >> 20),
-        ];
-        if has_energy {
-            cells.push(sum.energy_mj.map_or("-".into(), |mj| format!("{:.1}J", mj as f64 / 1000.0)));
-        }
-        cells
+            // The machine's counters are there and readable, or not.
+            sum.energy_mj.map_or("n/a".into(), |mj| format!("{:.1}J", mj as f64 / 1000.0)),
+        ]
     };
     let rows: Vec<Vec<String>> = all.iter().map(row).collect();
-    let mut names = vec![
+    let names = [
         "DAY", "USER", "ACCOUNT", "NAME", "ENDED", "FAILED", "STEPS", "CPU", "TIME", "CPUTIME", "MEMORY", "READ",
-        "WRITTEN",
+        "WRITTEN", "ENERGY",
     ];
-    names.extend(has_energy.then_some("ENERGY"));
     print_table(&names, &rows, usize::MAX);
     Ok(())
 }

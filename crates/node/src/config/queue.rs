@@ -149,6 +149,7 @@ impl Queue {
         if !(1..=86_400).contains(&self.hook_s) {
             return Err(format!("[queue] hook_s = {}: write seconds, from 1 to 86400", self.hook_s));
         }
+        self.rules.check()?;
         self.etcd.check()
     }
 
@@ -193,5 +194,13 @@ mod tests {
             let why = says(text).unwrap_err();
             assert!(why.contains(part), "{why}");
         }
+    }
+
+    #[test]
+    fn turns_of_a_partition_have_their_bounds() {
+        let says = |text: &str| toml::from_str::<Queue>(text).unwrap().check();
+        assert_eq!(says("[rules.partitions]\nquick = { quantum_ms = 1 }\nslow = { quantum_ms = 3600000 }"), Ok(()));
+        let why = says("[rules.partitions]\nquick = { quantum_ms = 0 }").unwrap_err();
+        assert!(why.starts_with("[queue.rules.partitions] quick has quantum_ms = 0: write"), "{why}");
     }
 }

@@ -7,10 +7,12 @@ use crate::daemon::Node;
 use crate::fabric;
 use crate::queue::ask::Ask as Question;
 use crate::queue::errand::{Errand, send};
+use crate::queue::gangs::TurnTerms;
 use crate::queue::keeper::passed_on;
 use crate::views::Liveness;
 use pando_gang::{Gang, Place, Shape};
 use pando_launch::{Request, Share};
+use pando_queue::Id;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -57,7 +59,7 @@ pub struct Lease {
     node: Arc<Node>,
     number: u64,
     about: About,
-    level: i32,
+    terms: TurnTerms,
     urgent: bool,
     since: Instant,
     places: Vec<Place>,
@@ -158,28 +160,34 @@ pub enum Came {
     Never(String),
 }
 
-/// Above whom are gangs of this quality of service (`[queue.rules.qualities]`)? The node that keeps the queue knows, and who may use it.
+/// Above whom are gangs of this quality of service (`[queue.rules.qualities]`), and how long are turns of this batch job's steps (its partition's
+/// `quantum_ms`)? The node that keeps the queue knows, and who may use what.
 ///
 /// # Errors
 ///
 /// There is no such quality, it is not for this user, or nobody can say.
-pub async fn level(node: &Arc<Node>, user: &str, quality: Option<&str>) -> Result<i32, String> {
-    let Some(quality) = quality else {
-        return Ok(node.config.queue.rules.quality(None).level.into());
-    };
-    let question = serde_json::to_vec(&Question::Level(quality.to_owned())).map_err(|e| e.to_string())?;
-    let answer = passed_on(node, user, question).await?;
-    let level: u8 = serde_json::from_slice(&answer).map_err(|e| format!("the queue says what makes no sense: {e}"))?;
-    Ok(level.into())
+pub async fn terms(node: &Arc<Node>, user: &str, quality: Option<&str>, job: Option<Id>) -> Result<TurnTerms, String> {
+    let usual = || TurnTerms { level: node.config.queue.rules.quality(None).level, turn_us: 0 };
+    if quality.is_none() && job.is_none() {
+        return Ok(usual());
+    }
+    let question = Question::Turns { quality: quality.map(str::to_owned), job };
+    let question = serde_json::to_vec(&question).map_err(|e| e.to_string())?;
+    match passed_on(node, user, question).await {
+        Ok(answer) => serde_json::from_slice(&answer).map_err(|e| format!("the queue says what makes no sense: {e}")),
+        // A step runs, whether the queue is there or not.
+        Err(_) if quality.is_none() => Ok(usual()),
+        Err(why) => Err(why),
+    }
 }
 
 impl Lease {
-    /// For a gang of that level that has no place yet. `urgent`: somebody sits before it and waits.
-    pub fn wanted(node: &Arc<Node>, about: About, level: i32, urgent: bool) -> Lease {
+    /// For a gang that has no place yet. `urgent`: somebody sits before it and waits.
+    pub fn wanted(node: &Arc<Node>, about: About, terms: TurnTerms, urgent: bool) -> Lease {
         let mut bytes = [0; 8];
         pando_wire::token::random(&mut bytes);
         let (node, number, places) = (node.clone(), u64::from_le_bytes(bytes), Vec::new());
-        Lease { node, number, about, level, urgent, since: Instant::now(), places }
+        Lease { node, number, about, terms, urgent, since: Instant::now(), places }
     }
 
     /// Asks for a place for what the user wants, at none of `without`. Who gets none now is in the line, if he goes on asking.
@@ -196,7 +204,8 @@ impl Lease {
             Ok(by) => by,
             Err(why) => return Came::NotNow(why),
         };
-        let gang = Gang { job: self.number, shape, urgent: self.urgent, level: self.level };
+        let TurnTerms { level, turn_us } = self.terms;
+        let gang = Gang { job: self.number, shape, urgent: self.urgent, level: level.into(), turn_us };
         let waited_ms = self.since.elapsed().as_millis() as u64;
         // Even an answer that is not heard may give a place: it is given back with this.
         let ask = Ask::Arrive(gang.clone(), self.about.clone(), waited_ms);

@@ -10,7 +10,7 @@ mod precedence;
 mod seats;
 
 pub use ask::About;
-pub use lease::{Came, Lease, level};
+pub use lease::{Came, Lease, terms};
 pub use office::{BEFORE, answer, quantum, show};
 pub use seats::{TABLE, cpus_of};
 

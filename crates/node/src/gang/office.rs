@@ -82,6 +82,10 @@ pub fn look(node: &Arc<Node>) {
     }
     if let Some(office) = office.as_mut() {
         office.look(node);
+        let usual_us = usual_us(node);
+        if office.desk.matrix().usual_us() != usual_us {
+            office.handle(node, Input::Usual(usual_us));
+        }
         office.set_pace(node);
     }
 }
@@ -102,7 +106,7 @@ impl Office {
             heads: BTreeMap::new(),
             tally: Tally::default(),
             after: fabric::last_beat(node),
-            pace: pace(node),
+            pace: pace(node, &Table::default()),
             over: VecDeque::new(),
         }
     }
@@ -196,8 +200,8 @@ impl Office {
 
     fn publish(&mut self, node: &Arc<Node>, before: &Table, table: Table) {
         let after = fabric::last_beat(node);
-        self.tally.passed(before, after.saturating_sub(self.after).saturating_mul(self.pace.turns));
-        (self.after, self.pace) = (after, pace(node));
+        self.tally.passed(before, self.ago_us(after), self.pace.turn_us);
+        (self.after, self.pace) = (after, pace(node, &table));
         let bytes = match (Published { table, after, pace: self.pace }).in_one_message() {
             Ok(bytes) => bytes,
             Err(e) => return tracing::error!("gangs: a table that can't be sent: {e}"),
@@ -216,12 +220,13 @@ impl Office {
                 if fabric::variable(node, BEFORE) == 0 {
                     fabric::store(node, BEFORE, period + 1);
                 }
-                if self.pace != pace(node) {
-                    let table = self.desk.matrix().table().clone();
+                let table = self.desk.matrix().table();
+                if self.pace != pace(node, table) {
+                    let table = table.clone();
                     // It comes here again, with the pace that is told now.
                     return self.publish(node, &table.clone(), table);
                 }
-                self.pace.period_us() as i64
+                self.pace.period_us as i64
             }
             // Who ordered when they began may be gone.
             false => match fabric::variable(node, BEFORE) {
@@ -237,11 +242,15 @@ impl Office {
         }
     }
 
+    /// From when the table counts until that beat, microseconds.
+    fn ago_us(&self, beat: u64) -> u64 {
+        beat.saturating_sub(self.after).saturating_mul(self.pace.period_us)
+    }
+
     fn status(&self, node: &Node) -> GangStatus {
         let matrix = self.desk.matrix();
         let (table, mut tally) = (matrix.table(), self.tally.clone());
-        let beats = fabric::last_beat(node).saturating_sub(self.after);
-        tally.passed(table, beats.saturating_mul(self.pace.turns));
+        tally.passed(table, self.ago_us(fabric::last_beat(node)), self.pace.turn_us);
         let line = |seen: pando_gang::Seen<'_>| {
             let head = self.heads.get(&seen.job);
             views::GangJob {
@@ -250,6 +259,7 @@ impl Office {
                 level: seen.level,
                 standing: standing(seen.standing).into(),
                 slots: tally.of(seen.job),
+                turn_us: if table.rows > 1 { table.turn_us(seen.job, self.pace.turn_us) } else { 0 },
                 ..head.map(|head| of_head(seen.job, head)).unwrap_or_default()
             }
         };
@@ -283,8 +293,13 @@ fn standing(of: Standing) -> &'static str {
 }
 
 /// As it is to be told to all.
-fn pace(node: &Node) -> Pace {
-    Pace::of(u64::try_from(quantum_us(node)).unwrap_or(1))
+fn pace(node: &Node, table: &Table) -> Pace {
+    let usual_us = usual_us(node);
+    Pace::of(usual_us, table.shortest_us(usual_us))
+}
+
+fn usual_us(node: &Node) -> u64 {
+    u64::try_from(quantum_us(node)).unwrap_or(1).max(1)
 }
 
 /// The length of a turn.

@@ -21,7 +21,7 @@ pub struct Published {
     pub table: Table,
     /// The number of the last beat that was sent before: with the next one the table's first row has its turn.
     pub after: u64,
-    /// How long turns are, and how many there are from one beat to the next.
+    /// How long turns usually are, and how often beats come.
     #[serde(default)]
     pub pace: Pace,
 }
@@ -51,6 +51,8 @@ impl Published {
 pub struct Seats {
     all: BTreeMap<u64, Seat>,
     table: Table,
+    /// How long turns are of whom it says nothing else about, microseconds.
+    usual_us: u64,
     clock: Clock,
     /// From when on the clock counts.
     begun: Option<Instant>,
@@ -82,6 +84,7 @@ impl Seats {
         }
         let entrance = turns.entrance();
         self.all.insert(number, Seat { turns, cpus: held.to_vec(), failed: false });
+        self.set_turn();
         self.switch();
         Ok(entrance)
     }
@@ -102,7 +105,9 @@ impl Seats {
     }
 
     pub fn stand_up(&mut self, number: u64) -> Option<impl Sized + use<>> {
-        self.all.remove(&number).map(|seat| seat.turns)
+        let gone = self.all.remove(&number).map(|seat| seat.turns);
+        self.set_turn();
+        gone
     }
 
     pub fn table(&mut self, bytes: &[u8]) {
@@ -123,10 +128,18 @@ impl Seats {
 
     fn take_next(&mut self) {
         if let Some(Published { table, after, pace }) = self.next.take() {
-            self.table = table;
-            self.clock.set(after, pace);
+            (self.table, self.usual_us) = (table, pace.turn_us);
+            self.clock.set(after, pace.period_us, pace.turn_us);
+            self.set_turn();
             self.switch();
         }
+    }
+
+    /// Those who run here have turns of one length: they share a node.
+    fn set_turn(&mut self) {
+        let runs = |number: &&u64| self.table.jobs.get(*number).is_some_and(|rows| !rows.is_empty());
+        let one = self.all.keys().find(runs);
+        self.clock.set_turn(one.map_or(self.usual_us, |number| self.table.turn_us(*number, self.usual_us)));
     }
 
     /// All nodes have the same beats, so all of them switch to the same row.
@@ -240,8 +253,14 @@ mod tests {
     fn the_largest_table_fits_into_one_message() {
         let rows: Vec<u16> = (0..pando_gang::MOST_ROWS).collect();
         let jobs = (0..crate::gang::office::MOST as u64).map(|job| (u64::MAX - job, rows.clone())).collect();
-        let table = Table { version: u64::MAX, rows: pando_gang::MOST_ROWS, jobs, first: 63 };
-        let bytes = Published { table, after: u64::MAX, pace: Pace::of(u64::MAX) }.in_one_message().unwrap();
+        // Each of the lengths there may be is somebody's.
+        let mut lengths: Vec<(u64, Vec<u16>)> =
+            (0..pando_gang::MOST_LENGTHS as u64).map(|i| (3_600_000_000 - i, Vec::new())).collect();
+        for place in 0..crate::gang::office::MOST {
+            lengths[place % pando_gang::MOST_LENGTHS].1.push(place as u16);
+        }
+        let table = Table { version: u64::MAX, rows: pando_gang::MOST_ROWS, jobs, first: 63, lengths };
+        let bytes = Published { table, after: u64::MAX, pace: Pace::of(u64::MAX, u64::MAX) }.in_one_message().unwrap();
         assert!(bytes.len() <= pando_fabric::MOST_AT_ONCE, "{}", bytes.len());
         let mut seats = Seats::default();
         seats.table(&bytes);
@@ -251,9 +270,9 @@ mod tests {
     fn published(after: u64, first: u16) -> Vec<u8> {
         let jobs = [(1, vec![0]), (2, vec![1])].into();
         serde_json::to_vec(&Published {
-            table: Table { version: 1, rows: 2, jobs, first },
+            table: Table { version: 1, rows: 2, jobs, first, lengths: Vec::new() },
             after,
-            pace: Pace::of(1_000_000),
+            pace: Pace::of(1_000_000, 1_000_000),
         })
         .unwrap()
     }

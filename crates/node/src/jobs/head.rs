@@ -23,6 +23,7 @@ use hyper_util::rt::TokioIo;
 use pando_launch::{
     Act, Ask, Candidate, Frames, Head, Manager, Mpi, Order, Request, STEP, Share, Tell, Turns, Up, plan,
 };
+use pando_queue::Id;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -155,14 +156,15 @@ async fn turns(
     user: &mut User,
 ) -> Result<Option<gang::Lease>, String> {
     let (job, user_of) = (node.jobs.number(), user_name(caller.uid));
-    let level = match gang::level(node, &user_of, request.quality.as_deref()).await {
+    let batch = batch_of(&request.task).and_then(|id| Id::read(std::str::from_utf8(id).ok()?).ok());
+    let terms = match gang::terms(node, &user_of, request.quality.as_deref(), batch).await {
         // Nobody has asked for turns.
-        Err(_) if request.gang == Turns::IfItFits => gang::level(node, &user_of, None).await?,
-        level => level?,
+        Err(_) if request.gang == Turns::IfItFits => gang::terms(node, &user_of, None, batch).await?,
+        terms => terms?,
     };
     let about = About { job, name: request.name.clone(), user: user_of };
     // Nobody sits before a step of a batch job.
-    let mut lease = gang::Lease::wanted(node, about, level, batch_of(&request.task).is_none());
+    let mut lease = gang::Lease::wanted(node, about, terms, batch_of(&request.task).is_none());
     let mut told = false;
     loop {
         match lease.ask(request, without).await {

@@ -112,8 +112,13 @@ pub enum Ask {
     Sends,
     /// The nodes that the queue knows, with what they have and what others use of it. The answer: [`Node`](pando_queue::Node)s.
     Nodes,
-    /// Above whom is what runs with this quality of service? The answer: its level.
-    Level(String),
+    /// How a gang takes turns. The answer: [`TurnTerms`](super::gangs::TurnTerms).
+    Turns {
+        /// Its quality of service.
+        quality: Option<String>,
+        /// The batch job whose step it is.
+        job: Option<Id>,
+    },
     /// What is reserved. The answer: [`Reservation`]s.
     Reservations,
     /// What these, or all, have used until now that run. The answer: [`Id`]s with their [`Usage`](pando_queue::Usage)s.
@@ -382,6 +387,9 @@ pub struct PartitionUse {
 pub struct Cluster {
     /// Nodes that are there.
     pub nodes: Vec<NodeUse>,
+    /// Members of the cluster that are away, with what they had; no CPUs: nobody knows.
+    #[serde(default)]
+    pub absent: Vec<pando_queue::Node>,
     /// Partitions.
     pub partitions: Vec<PartitionUse>,
     /// The rules of the queue.

@@ -11,6 +11,7 @@ mod clerk;
 mod deliver;
 pub mod errand;
 mod etcd;
+pub mod gangs;
 pub mod has;
 mod journal;
 pub mod keeper;

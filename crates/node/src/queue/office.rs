@@ -3,6 +3,7 @@
 use super::ask::{Ask, Done, Line, Over, Past, Sends, Shown, Whom};
 use super::clerk::{self, Desk};
 use super::errand::{self, Errand, Key};
+use super::gangs::TurnTerms;
 use super::journal::{Journal, Search};
 use super::sqlite::Sqlite;
 use super::terms::{SHARED, Terms};
@@ -248,10 +249,9 @@ impl Asker {
                 let rules = &node.config.queue;
                 json(&Sends { mail: rules.mailer.is_some(), webhooks: rules.webhooks })
             }
-            Ask::Level(quality) => {
+            Ask::Turns { quality, job } => {
                 let user = asker.user.clone();
-                let level = move |queue: &pando_queue::Queue| Ok(queue.settings().quality_for(&user, &quality)?.level);
-                json(&asker.desk.look(move |queue, _| level(queue)).await?.map_err(|why: String| why)?)
+                json(&asker.desk.look(move |queue, _| TurnTerms::of(queue, &user, quality.as_deref(), job)).await??)
             }
             Ask::Nodes => json(&asker.desk.look(|queue, _| queue.nodes().cloned().collect::<Vec<_>>()).await?),
             Ask::Used(ids) => json(&sofar::used(node, &asker.desk, ids).await?),

@@ -24,9 +24,12 @@ pub async fn keep(node: Arc<Node>, desk: Desk) {
     let mut heard: BTreeMap<String, (Instant, Option<Seen>)> =
         there.into_iter().map(|name| (name, (Instant::now(), None))).collect();
     let (mut watch, mut absent) = (Watch::default(), None);
+    // What each had when it was last there: members forget what one of them had that is away.
+    let mut had: BTreeMap<String, Seen> = BTreeMap::new();
     while !desk.is_closed() {
         for found in node.cluster.nodes().into_iter().filter(|n| n.state == Liveness::Up && (n.here || n.cpus > 0.0)) {
             let now = about(&node, &found);
+            had.insert(now.name.clone(), now.clone());
             let before = heard.insert(now.name.clone(), (Instant::now(), Some(now.clone())));
             if before.and_then(|(_, seen)| seen).as_ref() != Some(&now) {
                 desk.say(Input::NodeSeen(now));
@@ -48,7 +51,8 @@ pub async fn keep(node: Arc<Node>, desk: Desk) {
         }
         let away =
             node.cluster.nodes().into_iter().filter(|n| heard.get(&n.name).is_none_or(|(_, seen)| seen.is_none()));
-        let away: Vec<Seen> = away.map(|n| about(&node, &n)).collect();
+        let last = |now: Seen| had.get(&now.name).filter(|_| now.cpus == 0).cloned().unwrap_or(now);
+        let away: Vec<Seen> = away.map(|n| last(about(&node, &n))).collect();
         if absent.as_ref() != Some(&away) {
             desk.say(Input::Absent(away.clone()));
             absent = Some(away);

@@ -161,7 +161,8 @@ pub fn cluster(queue: &Queue, keeper: String) -> Cluster {
         PartitionUse { usual: name == usual, name, rules, nodes }
     };
     let partitions = all.into_iter().map(partition).collect();
-    Cluster { nodes: queue.nodes().map(one).collect(), partitions, rules, keeper, drains: BTreeMap::new() }
+    let absent = queue.absentees().cloned().collect();
+    Cluster { nodes: queue.nodes().map(one).collect(), absent, partitions, rules, keeper, drains: BTreeMap::new() }
 }
 
 /// All of a job.
