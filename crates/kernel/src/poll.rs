@@ -92,16 +92,26 @@ pub fn limit_unsent(socket: RawFd, bytes: u32) -> io::Result<()> {
     crate::check(i64::from(result)).map(drop)
 }
 
-/// Bytes a second that the other end of a TCP connection was given lately; none when there was too little to send to say so
-/// (tcp_info of linux/tcp.h: `tcpi_delivery_rate`, and its application-limited flag).
-pub fn delivery_rate(fd: RawFd) -> Option<u64> {
+/// How many bytes a second the other end of a TCP connection was given lately.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rate {
+    /// The line was kept busy: it takes no more.
+    Exactly(u64),
+    /// There was too little to send to say how much it takes; so many it does.
+    AtLeast(u64),
+}
+
+/// What the kernel says of that (tcp_info of linux/tcp.h: `tcpi_delivery_rate`, and its application-limited flag). None: nothing yet.
+pub fn delivery_rate(fd: RawFd) -> Option<Rate> {
     const RATE: std::ops::Range<usize> = 160..168;
     let mut info = [0u8; 256];
     let mut length = info.len() as libc::socklen_t;
     // SAFETY: `info` has `length` bytes, of which the kernel writes at most so many.
     let code =
         unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, info.as_mut_ptr().cast(), &mut length) };
-    let known = code == 0 && length as usize >= RATE.end && info[7] & 1 == 0;
-    let rate = u64::from_ne_bytes(info[RATE].try_into().ok()?);
-    (known && rate > 0).then_some(rate)
+    if code != 0 || (length as usize) < RATE.end {
+        return None;
+    }
+    let rate = Some(u64::from_ne_bytes(info[RATE].try_into().ok()?)).filter(|r| *r > 0)?;
+    Some(if info[7] & 1 == 0 { Rate::Exactly(rate) } else { Rate::AtLeast(rate) })
 }

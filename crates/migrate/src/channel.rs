@@ -198,7 +198,7 @@ impl Channel {
     fn finish(&mut self, begin: usize, head: &[u8]) -> Result<(), ChannelError> {
         let body = begin + HEADER;
         let line = || pando_kernel::poll::delivery_rate(self.tcp.as_raw_fd());
-        let squeezed = self.squeeze.body(&[&self.out[body..]], line);
+        let squeezed = self.squeeze.body(&self.out[body..], line);
         if let Some(squeezed) = &squeezed {
             self.out.truncate(body);
             self.out.extend_from_slice(squeezed);

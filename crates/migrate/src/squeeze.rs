@@ -4,6 +4,7 @@
 //! at a gigabit a second and gives up early on what can't be compressed.
 
 use crate::message::MAX_BODY;
+use pando_kernel::poll::Rate;
 
 /// Bodies shorter than this are sent as they are.
 const WORTH: usize = 16 * 1024;
@@ -17,7 +18,7 @@ const LOOKS: u32 = 8;
 #[derive(Debug, Default)]
 pub(crate) struct Squeeze {
     below: u64,
-    /// Bytes a second.
+    /// Bytes a second, as far as it is known.
     rate: Option<u64>,
     look: u32,
     skip: u32,
@@ -29,16 +30,13 @@ impl Squeeze {
         Squeeze { below: rate, ..Squeeze::default() }
     }
 
-    /// The compressed body, if that is what should be sent: its length in four bytes, then one LZ4 block. `line` says how many bytes a second it takes,
-    /// if it has been kept busy.
-    pub fn body(&mut self, parts: &[&[u8]], line: impl FnOnce() -> Option<u64>) -> Option<Vec<u8>> {
-        let length: usize = parts.iter().map(|p| p.len()).sum();
-        if length < WORTH || self.below == 0 {
+    /// The compressed body, if that is what should be sent: its length in four bytes, then one LZ4 block. `line` says how many bytes a second it takes.
+    pub fn body(&mut self, body: &[u8], line: impl FnOnce() -> Option<Rate>) -> Option<Vec<u8>> {
+        if body.len() < WORTH || self.below == 0 {
             return None;
         }
         if self.look == 0 {
-            // A line that is not kept busy any more, because of the compression, is as slow as before.
-            self.rate = line().or(self.rate);
+            self.learn(line());
             self.look = LOOKS;
         }
         self.look -= 1;
@@ -49,13 +47,22 @@ impl Squeeze {
         if self.rate.is_none_or(|r| r >= self.below) {
             return None;
         }
-        let whole = parts.concat();
-        let squeezed = lz4_flex::block::compress_prepend_size(&whole);
-        let pays = squeezed.len() * 100 <= whole.len() * ENOUGH_PERCENT;
+        let squeezed = lz4_flex::block::compress_prepend_size(body);
+        let pays = squeezed.len() * 100 <= body.len() * ENOUGH_PERCENT;
         if !pays {
             self.skip = NEXT_ONES;
         }
         pays.then_some(squeezed)
+    }
+
+    /// A line that is not kept busy any more, because of the compression, is as slow as before, unless it is seen to take more. (One whose rate was measured while
+    /// a machine had no processor for it would otherwise be a slow one for good.)
+    fn learn(&mut self, seen: Option<Rate>) {
+        match seen {
+            Some(Rate::Exactly(rate)) => self.rate = Some(rate),
+            Some(Rate::AtLeast(rate)) => self.rate = self.rate.map(|known| known.max(rate)),
+            None => {}
+        }
     }
 }
 
@@ -77,6 +84,7 @@ pub(crate) fn undo(squeezed: &[u8]) -> Result<Vec<u8>, String> {
 
 #[cfg(test)]
 mod tests {
+    use super::Rate::{AtLeast, Exactly};
     use super::*;
 
     fn text() -> Vec<u8> {
@@ -91,28 +99,43 @@ mod tests {
     #[test]
     fn a_slow_line_gets_less_and_a_fast_one_what_there_is() {
         let (text, mut slow) = (text(), Squeeze::below(150_000_000));
-        let squeezed = slow.body(&[&text[..50_000], &text[50_000..]], || Some(100_000_000)).expect("it is slow");
+        let squeezed = slow.body(&text, || Some(Exactly(100_000_000))).expect("it is slow");
         assert!(squeezed.len() < text.len() / 2);
         assert_eq!(undo(&squeezed).unwrap(), text);
-        assert!(Squeeze::below(150_000_000).body(&[&text], || Some(1_000_000_000)).is_none(), "it is not");
-        assert!(Squeeze::below(0).body(&[&text], || Some(1)).is_none(), "switched off");
-        assert!(Squeeze::below(u64::MAX).body(&[&text], || None).is_none(), "nobody knows yet");
-        assert!(slow.body(&[&text[..WORTH - 1]], || Some(1)).is_none(), "small");
+        assert!(Squeeze::below(150_000_000).body(&text, || Some(Exactly(1_000_000_000))).is_none(), "it is not");
+        assert!(Squeeze::below(0).body(&text, || Some(Exactly(1))).is_none(), "switched off");
+        assert!(Squeeze::below(u64::MAX).body(&text, || None).is_none(), "nobody knows yet");
+        assert!(slow.body(&text[..WORTH - 1], || Some(Exactly(1))).is_none(), "small");
         for _ in 0..3 * LOOKS {
-            assert!(slow.body(&[&text], || None).is_some(), "what was known stays");
+            assert!(slow.body(&text, || None).is_some(), "what was known stays");
         }
-        let later: Vec<bool> = (0..=LOOKS).map(|_| slow.body(&[&text], || Some(u64::MAX)).is_some()).collect();
+        for _ in 0..3 * LOOKS {
+            assert!(slow.body(&text, || Some(AtLeast(149_000_000))).is_some(), "slower than that it is not");
+        }
+        let later: Vec<bool> = (0..=LOOKS).map(|_| slow.body(&text, || Some(Exactly(u64::MAX))).is_some()).collect();
         assert!(!later.last().unwrap(), "it has become faster");
+    }
+
+    #[test]
+    fn a_line_that_takes_more_than_was_measured_once_is_not_slow_for_good() {
+        let (text, mut squeeze) = (text(), Squeeze::below(150_000_000));
+        assert!(squeeze.body(&text, || Some(Exactly(50_000_000))).is_some());
+        // Reads that are asked for piece by piece never keep a fast line busy: that is all that is ever said of it again.
+        let later: Vec<bool> =
+            (0..=LOOKS).map(|_| squeeze.body(&text, || Some(AtLeast(1_800_000_000))).is_some()).collect();
+        assert!(!later.last().unwrap());
+        let mut unknown = Squeeze::below(150_000_000);
+        assert!((0..=LOOKS).all(|_| unknown.body(&text, || Some(AtLeast(1))).is_none()), "nobody knows how slow it is");
     }
 
     #[test]
     fn what_does_not_shrink_is_left_alone_for_a_while() {
         let (mut squeeze, text, noise) = (Squeeze::below(2), text(), noise());
-        assert!(squeeze.body(&[&noise], || Some(1)).is_none());
+        assert!(squeeze.body(&noise, || Some(Exactly(1))).is_none());
         for _ in 0..NEXT_ONES {
-            assert!(squeeze.body(&[&text], || Some(1)).is_none());
+            assert!(squeeze.body(&text, || Some(Exactly(1))).is_none());
         }
-        assert!(squeeze.body(&[&text], || Some(1)).is_some());
+        assert!(squeeze.body(&text, || Some(Exactly(1))).is_some());
     }
 
     #[test]
