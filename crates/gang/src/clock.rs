@@ -66,12 +66,14 @@ pub struct Clock {
 impl Clock {
     /// From the beat after this one on slots are counted anew, which take so long here.
     pub fn set(&mut self, after: u64, period_us: u64, turn_us: u64) {
-        (self.after, self.period_us, self.turn_us) = (after, period_us, turn_us);
+        (self.after, self.period_us) = (after, period_us);
+        self.set_turn(turn_us);
     }
 
-    /// Turns take so long here, and have since slots are counted.
+    /// Turns take so long here, and have since slots are counted. Not so short that there are more of them between two beats than whoever orders them
+    /// may want ([`Pace::of`]): what another machine says must not have this one switch without pause.
     pub fn set_turn(&mut self, turn_us: u64) {
-        self.turn_us = turn_us;
+        self.turn_us = turn_us.max(self.period_us.div_ceil(MOST));
     }
 
     /// A beat has come.

@@ -70,6 +70,9 @@ impl Search<'_> {
         let piece = open.swap_remove(at);
         rows.sort_by_key(|row| Some(*row) != piece.row);
         for row in rows {
+            if self.left == 0 {
+                break;
+            }
             self.grid(row, piece.level).take(&piece.cells);
             found.push((piece.job, row));
             if self.place(open, found) {

@@ -9,7 +9,7 @@ pub const MOST_ROWS: u16 = 64;
 pub const MOST_JOBS: usize = 10_000;
 
 /// Lengths of turns of a table at most, besides the usual one.
-pub const MOST_LENGTHS: usize = 64;
+pub const MOST_LENGTHS: usize = 32;
 
 /// Who runs in which row. Only rows in which somebody runs are in it, so with one row nothing is ever switched.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

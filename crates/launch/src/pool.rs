@@ -129,7 +129,7 @@ impl Pool {
         // One that takes long counts at once, for others would wait behind the next one.
         self.takes_ms = match ran_ms > self.takes_ms {
             true => ran_ms,
-            false => (7 * self.takes_ms + ran_ms) / 8,
+            false => (self.takes_ms.saturating_mul(7).saturating_add(ran_ms)) / 8,
         };
         if well {
             self.failed.remove(&task);

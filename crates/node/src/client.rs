@@ -112,7 +112,7 @@ impl Client {
         let mut one = [0];
         stream.set_read_timeout(Some(WORD_AFTER)).map_err(broken)?;
         while !answer.ends_with(b"\r\n\r\n") {
-            match stream.read(&mut one) {
+            match read_some(&mut stream, &mut one) {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     self.tell_if_silent();
                     stream.set_read_timeout(None).map_err(broken)?;
@@ -189,11 +189,11 @@ fn exchange(
     let first = patience.min(WORD_AFTER);
     stream.set_read_timeout(Some(first))?;
     let mut answer = vec![0; 4096];
-    let came = match stream.read(&mut answer) {
+    let came = match read_some(&mut stream, &mut answer) {
         Err(e) if e.kind() == io::ErrorKind::WouldBlock && first < patience => {
             silent();
             stream.set_read_timeout(Some(patience - first))?;
-            stream.read(&mut answer)?
+            read_some(&mut stream, &mut answer)?
         }
         came => came?,
     };
@@ -201,6 +201,16 @@ fn exchange(
     stream.set_read_timeout(Some(patience))?;
     stream.take(MAX_ANSWER).read_to_end(&mut answer)?;
     Ok(answer)
+}
+
+/// As `read`, whatever signals come: with a time limit even SIGCONT ends one (signal(7)).
+fn read_some(stream: &mut UnixStream, into: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match stream.read(into) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            came => return came,
+        }
+    }
 }
 
 /// Status and body. The daemon sends a length and closes, so the body is the rest; one that is shorter was cut off.

@@ -18,6 +18,8 @@ use std::ptr::null_mut;
 
 /// Longest address.
 pub const MOST_ADDRESS: usize = 256;
+/// Times that [`Endpoint::go_on`] asks for what has come.
+const ROUNDS: usize = 16;
 /// What an address of a provider that names its endpoints by texts begins with: `fi_shm://`, ...
 const TEXT_BEGINS: &[u8] = b"fi_";
 
@@ -246,7 +248,8 @@ impl Endpoint {
     pub fn go_on(&mut self, mut on: impl FnMut(Event<'_>)) -> Result<usize, String> {
         let mut entries = [ffi::Entry { context: 0, flags: 0, length: 0 }; 32];
         let mut count = 0;
-        loop {
+        // Not for as long as others send: what is to be sent waits meanwhile.
+        for _ in 0..ROUNDS {
             // SAFETY: there is room for so many entries.
             let got = unsafe { ((*(*self.queue).calls).read)(self.queue, entries.as_mut_ptr(), entries.len()) };
             match usize::try_from(got) {

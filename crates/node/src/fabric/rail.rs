@@ -366,8 +366,9 @@ impl Thread {
             }
             self.rail.watch.goes_in();
             let sent = self.send(endpoint);
-            let count = self.go_on(endpoint)?;
+            let count = self.go_on(endpoint);
             self.rail.watch.comes_out();
+            let count = count?;
             if sent + count > 0 {
                 (looks, vain) = (0, 0);
                 continue;

@@ -23,6 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// A node that is up is in the fabric within this, or it is not waited for.
 const COMES_WITHIN: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_millis(20);
+/// So long the queue is waited for by a step that can do without what it says.
+const TERMS_WITHIN: Duration = Duration::from_secs(2);
 
 /// Those of this node's heads.
 #[derive(Default)]
@@ -173,7 +175,9 @@ pub async fn terms(node: &Arc<Node>, user: &str, quality: Option<&str>, job: Opt
     }
     let question = Question::Turns { quality: quality.map(str::to_owned), job };
     let question = serde_json::to_vec(&question).map_err(|e| e.to_string())?;
-    match passed_on(node, user, question).await {
+    let patience = if quality.is_some() { Duration::MAX } else { TERMS_WITHIN };
+    let answer = timeout(patience, passed_on(node, user, question)).await;
+    match answer.unwrap_or_else(|_| Err("the node that keeps the queue does not answer".into())) {
         Ok(answer) => serde_json::from_slice(&answer).map_err(|e| format!("the queue says what makes no sense: {e}")),
         // A step runs, whether the queue is there or not.
         Err(_) if quality.is_none() => Ok(usual()),
