@@ -134,7 +134,8 @@ mod tests {
     fn nodes_whose_beats_come_and_are_missed_at_different_times_are_in_the_same_slot() {
         bolero::check!().with_type::<(Pace, u16, [(u8, u16); 8])>().for_each(|&(any, after, ref beats)| {
             // Turns may be longer or shorter than the time between two beats.
-            let (turn, period) = (any.turn_us % 50_000 + 1, any.period_us % 100_000 + 1);
+            let period = any.period_us % 100_000 + 1;
+            let turn = (any.turn_us % 50_000 + 1).max(period.div_ceil(MOST));
             let (mut one, mut other) = (Clock::default(), Clock::default());
             let mut due_us = 1_000_000;
             one.set(after.into(), period, turn);
@@ -162,6 +163,14 @@ mod tests {
                 due_us += period;
             }
         });
+    }
+
+    #[test]
+    fn nobody_has_a_node_switch_without_pause() {
+        let mut clock = Clock::default();
+        clock.set(0, 1_000_000_000, 1);
+        clock.beat(1, 5_000);
+        assert_eq!(clock.ends_us(5_000), 1_005_000, "a thousandth of the time between two beats");
     }
 
     #[test]
