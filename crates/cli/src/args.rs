@@ -288,7 +288,7 @@ pub struct WatchOptions {
     /// Seconds between two looks.
     #[arg(short = 'd', long = "delay", value_name = "SECONDS", default_value_t = 1.0)]
     pub every: f64,
-    /// No colours (NO_COLOR does the same).
+    /// No colours (NO_COLOR does the same, and TERM of a terminal that has none).
     #[arg(long)]
     pub mono: bool,
     /// Print what there is to show once, as JSON.

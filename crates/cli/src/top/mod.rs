@@ -26,7 +26,7 @@ pub enum Screen {
 
 /// Shows it until `q`; with `--json` once, as data.
 pub fn watch(client: &Client, screen: Screen, options: &WatchOptions) -> Done {
-    let mut state = State::new(screen, options.mono || std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty()));
+    let mut state = State::new(screen, options.mono || has_no_colours(|name| std::env::var(name).ok()));
     state.look(client)?;
     if options.json {
         println!("{}", serde_json::to_string_pretty(&state.snapshot()).map_err(|e| e.to_string())?);
@@ -62,5 +62,28 @@ fn show(terminal: &mut ratatui::DefaultTerminal, client: &Client, state: &mut St
                 state.say(e);
             }
         }
+    }
+}
+
+/// Whether the environment says that there are none: NO_COLOR, or a terminal that is known to have none.
+fn has_no_colours(variable: impl Fn(&str) -> Option<String>) -> bool {
+    let terminal = variable("TERM").unwrap_or_default();
+    let plain = ["vt52", "vt100", "vt102", "vt220", "vt320", "dumb", "xterm-mono"];
+    variable("NO_COLOR").is_some_and(|v| !v.is_empty())
+        || plain.contains(&terminal.as_str())
+        || terminal.ends_with("-m")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_no_colours;
+
+    #[test]
+    fn a_terminal_without_colours_gets_none() {
+        let with = |terminal: &str, no: &str| {
+            has_no_colours(|name| Some(if name == "TERM" { terminal } else { no }.to_owned()))
+        };
+        assert!(with("vt100", "") && with("screen-m", "") && with("xterm-256color", "1"));
+        assert!(!with("xterm-256color", "") && !with("linux", "") && !has_no_colours(|_| None));
     }
 }
