@@ -17,6 +17,7 @@ pub mod job_group;
 pub mod lease;
 pub mod libfabric;
 pub mod limit;
+mod loaded;
 pub mod memory;
 pub mod naming;
 pub mod notify;

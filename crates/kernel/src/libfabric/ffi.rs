@@ -5,6 +5,7 @@
 //! with those headers), or is the beginning of one that only the library makes; the library is never unloaded; nothing but `fi_version` is called
 //! before its version is known.
 
+use crate::loaded::library;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -245,32 +246,6 @@ const _: () = {
     assert!(offset_of!(NameCalls, name) == 16 && offset_of!(MessageCalls, send) == 32);
     assert!(offset_of!(QueueCalls, read_failure) == 24 && offset_of!(MessageCalls, receive) == 8);
 };
-
-macro_rules! library {
-    ($($name:ident = $symbol:literal: fn($($arg:ty),*) -> $result:ty;)*) => {
-        /// The functions that are used.
-        #[derive(Clone, Copy)]
-        pub struct Library {
-            $(pub $name: unsafe extern "C" fn($($arg),*) -> $result,)*
-        }
-
-        impl Library {
-            fn look_up(handle: *mut c_void) -> Result<Library, &'static str> {
-                Ok(Library {
-                    $($name: {
-                        // SAFETY: the handle is that of a library which stays loaded, the name is terminated.
-                        let found = unsafe { libc::dlsym(handle, $symbol.as_ptr()) };
-                        if found.is_null() {
-                            return Err($symbol.to_str().unwrap_or_default());
-                        }
-                        // SAFETY: that is this function's type in the header.
-                        unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) -> $result>(found) }
-                    },)*
-                })
-            }
-        }
-    };
-}
 
 library! {
     version = c"fi_version": fn() -> u32;

@@ -3,6 +3,7 @@
 //! Invariants: each struct has the layout that a C compiler gives it on a 64-bit machine (the sizes below were printed by a C program with that
 //! header); the library is never unloaded, so that what was found in it stays valid; nothing here is called before its version is known.
 
+use crate::loaded::library;
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 /// Longest name of a space (a job), and of a key.
@@ -162,32 +163,6 @@ pub struct Module {
     pub not_offered: [*const c_void; 16],
     pub connected2: Option<Connected>,
     pub room: [*const c_void; 16],
-}
-
-macro_rules! library {
-    ($($name:ident = $symbol:literal: fn($($arg:ty),*) -> $result:ty;)*) => {
-        /// The functions that are used.
-        #[derive(Clone, Copy)]
-        pub struct Library {
-            $(pub $name: unsafe extern "C" fn($($arg),*) -> $result,)*
-        }
-
-        impl Library {
-            fn look_up(handle: *mut c_void) -> Result<Library, &'static str> {
-                Ok(Library {
-                    $($name: {
-                        // SAFETY: the handle is that of a library which stays loaded, the name is terminated.
-                        let found = unsafe { libc::dlsym(handle, $symbol.as_ptr()) };
-                        if found.is_null() {
-                            return Err($symbol.to_str().unwrap_or_default());
-                        }
-                        // SAFETY: that is this function's type in the header.
-                        unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) -> $result>(found) }
-                    },)*
-                })
-            }
-        }
-    };
 }
 
 library! {
