@@ -160,6 +160,16 @@ fn what_is_run_again_is_told_once() {
 }
 
 #[test]
+fn a_task_that_is_too_long_for_a_message_fails_and_the_others_run() {
+    let lab = Lab::new(1, JOBS);
+    let mut command = map(&lab.nodes[0], &["--"]);
+    command.arg("echo").args(["{}"; 80]);
+    let (status, out, said) = ended(give(&mut command, &format!("a\n{}\nb\n", "x".repeat(120_000))));
+    assert_eq!(status, 123, "{said}");
+    assert!(out.contains("a a a") && out.contains("b b b") && said.contains("task 2 is too long"), "{said}");
+}
+
+#[test]
 fn what_waits_behind_a_long_one_runs_elsewhere() {
     let lab = Lab::new(2, JOBS);
     let (go, done) = (lab.dir.join("go"), lab.dir.join("done"));

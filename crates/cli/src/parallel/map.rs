@@ -24,6 +24,8 @@ use std::time::{Duration, Instant};
 
 /// As xargs(1) has it: some task has failed.
 const SOME_FAILED: i32 = 123;
+/// As a shell has it: a command that can't be executed.
+const NOT_EXECUTABLE: u8 = 126;
 /// Lines that are read ahead of what runs.
 const AHEAD: usize = 1 << 17;
 /// Failures that are told one by one.
@@ -282,7 +284,7 @@ impl Map {
 
     /// Goes with others, soon.
     fn ask(&mut self, ask: &Ask) {
-        // One that is too long is no task of ours: lines have a limit.
+        // What is long is a task, and that is looked at where it is given.
         self.asks.extend(encode(ask).unwrap_or_default());
     }
 
@@ -320,10 +322,17 @@ impl Map {
         while self.may_give()
             && let Some((place, task)) = self.pool.place_next()
         {
-            let Some((number, line)) = self.tasks.get(&task) else { continue };
-            let words = self.template.fill(line, *number);
-            self.ask(&Ask::Task { place, task, words });
+            let Some(&(number, ref line)) = self.tasks.get(&task) else { continue };
+            let words = self.template.fill(line, number);
             self.given = Some(Instant::now());
+            match encode(&Ask::Task { place, task, words }) {
+                Ok(bytes) => self.asks.extend(bytes),
+                // No node can be told of it, and no kernel would execute a command that is as long.
+                Err(why) => {
+                    self.progress.say(&format!("task {number} is too long ({why})"));
+                    self.ended(place, task, Ending::Exit(NOT_EXECUTABLE), Duration::ZERO);
+                }
+            }
         }
         let pool = &mut self.pool;
         if pool.places() == 0 && (pool.waiting() > 0 || !self.no_more) {

@@ -95,12 +95,7 @@ impl Cache {
 
     /// One that was found, or has come.
     pub fn open_kept(&self, uid: u32, parcel: &Parcel) -> io::Result<File> {
-        File::open(self.kept(uid, parcel))
-    }
-
-    /// Where it is.
-    pub fn kept(&self, uid: u32, parcel: &Parcel) -> PathBuf {
-        self.place(uid, &parcel.content())
+        File::open(self.place(uid, &parcel.content()))
     }
 
     /// Gives it another name: it stays for as long as it has one.

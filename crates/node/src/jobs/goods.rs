@@ -6,6 +6,7 @@ use pando_launch::{Child, Down, Kind, Order, Parcel, Spread};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -70,7 +71,7 @@ pub struct Goods {
     files: Vec<One>,
     user: (u32, u32),
     /// What is executed, if it came along.
-    program: Option<PathBuf>,
+    program: Option<File>,
     along: Option<Along>,
     /// Nothing can come of it; for people.
     fails: Option<String>,
@@ -140,7 +141,7 @@ impl Goods {
     fn give_place(&mut self, at: usize) -> io::Result<()> {
         let one = &self.files[at];
         match (one.parcel.kind, &one.here, &self.along) {
-            (Kind::Program, Here::Kept, _) => self.program = Some(self.cache.kept(self.user.0, &one.parcel)),
+            (Kind::Program, Here::Kept, _) => self.program = Some(self.cache.open_kept(self.user.0, &one.parcel)?),
             (Kind::Library | Kind::File, Here::Kept, Some(along)) => {
                 self.cache.link(self.user.0, &one.parcel, &along.path().join(one.name()))?;
             }
@@ -152,9 +153,10 @@ impl Goods {
         Ok(())
     }
 
-    /// What the launcher is to execute; none: what it finds itself.
+    /// What the launcher is to execute; none: what it finds itself. It is this process's own open file, which is there when others have taken its
+    /// place in the cache, too.
     pub fn program(&self) -> Option<PathBuf> {
-        self.program.clone()
+        self.program.as_ref().map(|file| format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into())
     }
 
     /// The directory where ranks find the rest, if they need one.
