@@ -1,6 +1,7 @@
 //! Many tasks that have nothing to do with each other: `pando map` over some nodes, beside what one machine has for that, and beside a loop that does nothing but
 //! start them, which shows what the machine can do at all.
 
+use super::calm::Calm;
 use super::command::{installed, timed_within};
 use super::{Spread, TASKS};
 use crate::bench::Step;
@@ -59,6 +60,7 @@ pub fn measure(plan: &Plan, scratch: &Scratch, step: &mut Step, runs: usize) -> 
     let (path, nodes_text, slots) = (path.to_string_lossy(), nodes.to_string(), slots.to_string());
     let who = who();
     let mut all = vec![Vec::new(); who.len()];
+    let mut calm = Calm::default();
     for _ in 0..runs {
         for (who, times) in who.iter().zip(&mut all) {
             let (program, words) = match *who {
@@ -74,6 +76,7 @@ pub fn measure(plan: &Plan, scratch: &Scratch, step: &mut Step, runs: usize) -> 
                 command.args(words);
                 Ok(timed_within(PATIENCE, command, who)?.took)
             };
+            calm.wait()?;
             times.extend(step.take(&format!("{LINES} separate tasks, {who}"), run)?);
         }
     }

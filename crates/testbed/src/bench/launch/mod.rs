@@ -1,6 +1,7 @@
 //! `pando bench launch`: how fast parallel jobs start and end, as who starts them sees it, beside other launchers that are installed, all in one
 //! run on one testbed.
 
+mod calm;
 pub mod command;
 mod fit;
 mod hydra;
@@ -16,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::place::{Plan, Shape};
 use crate::scratch::Scratch;
 use crate::{CLOCK, api, down, entry, faults, sys, up};
+use calm::Calm;
 use command::{Done, timed};
 use hydra::Hydra;
 use serde::Serialize;
@@ -297,7 +299,7 @@ fn launchers(
     Ok(launchers)
 }
 
-/// By turns, so that what disturbs one disturbs the others. None for who has not done it once; failures are noted.
+/// By turns, so that what disturbs one disturbs the others, and none the next one. None for who has not done it once; failures are noted.
 fn rounds(
     launchers: &[Launcher],
     step: &mut Step,
@@ -305,8 +307,10 @@ fn rounds(
     run: impl Fn(&Launcher) -> Result<Duration>,
 ) -> Result<Vec<Option<Spread>>> {
     let mut all = vec![(Vec::new(), 0); launchers.len()];
+    let mut calm = Calm::default();
     for _ in 0..runs {
         for (launcher, (times, failures)) in launchers.iter().zip(&mut all).filter(|(_, (_, n))| *n < MOST_FAILURES) {
+            calm.wait()?;
             match step.take(&format!("{what}, {}", launcher.name()), || run(launcher))? {
                 Some(time) => times.push(time),
                 None => *failures += 1,

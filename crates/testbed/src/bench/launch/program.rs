@@ -1,5 +1,6 @@
 //! A program that no node has: it goes to all of them with the job that runs it, and is there the next time.
 
+use super::calm::Calm;
 use super::slurm::Slurm;
 use super::{Spread, command::timed, pando};
 use crate::bench::Step;
@@ -48,15 +49,18 @@ pub fn measure(
 ) -> Result<Vec<Sent>> {
     let what = format!("a program of 12 MB on {nodes} nodes");
     let (mut cold, mut cached, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
+    let mut calm = Calm::default();
     for i in 0..programs {
         let path = scratch.0.join(format!("program-{nodes}-{i}"));
         write(&path)?;
         let text = path.to_string_lossy();
+        calm.wait()?;
         let run = || Ok(timed(pando(plan, nodes, nodes, &["--bcast=always"], &[&text])?, OURS)?.took);
         let times = step.take(&what, || (0..=AGAIN).map(|_| run()).collect::<Result<Vec<_>>>())?.unwrap_or_default();
         cold.extend(times.first());
         cached.extend(times.iter().skip(1));
         if let Some(slurm) = slurm {
+            calm.wait()?;
             theirs.extend(step.take(&format!("{what}, {THEIRS}"), || slurm.sent(plan, nodes, &path))?);
         }
         std::fs::remove_file(&path).at("remove", &path)?;
