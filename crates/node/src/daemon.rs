@@ -237,6 +237,7 @@ pub fn run(place: Place, config: Config) -> Result<(), DaemonError> {
     let _lock = lock_state(&place.state)?;
     start_log(&place.state)?;
     pando_kernel::heap::share_arenas();
+    pando_kernel::heap::join_small_pieces();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     doing("the runtime", runtime)?.block_on(live(place, config))
 }

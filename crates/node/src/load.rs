@@ -139,8 +139,10 @@ fn is_ours(stat: &Path) -> bool {
 /// In the group itself and in those directly below it, where guests are.
 fn cgroup_runnable(dir: &Path) -> f64 {
     let read = |dir: &Path| fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
-    let below = fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path()).filter(|p| p.is_dir());
-    running(&below.fold(read(dir), |pids, below| pids + &read(&below)))
+    // The directory says what is one: to ask for each of its files takes longer than all else here.
+    let is_dir = |e: &fs::DirEntry| e.file_type().is_ok_and(|kind| kind.is_dir());
+    let below = fs::read_dir(dir).into_iter().flatten().flatten().filter(is_dir);
+    running(&below.fold(read(dir), |pids, below| pids + &read(&below.path())))
 }
 
 /// Threads of these processes, one in a line, that run or want to.

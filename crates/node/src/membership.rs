@@ -10,7 +10,7 @@ use pando_gossip::{Broken, Effect, Gossip, Identity, News, Said, Settings, State
 use pando_wire::NodeName;
 use pando_wire::message::{Load, MAX_LISTED, MAX_MEMBERS, MAX_PACKET, Member, Message, OverLimit, Standing, Told};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -191,7 +191,7 @@ impl Cluster {
     pub fn introduce(&self) -> Vec<Member> {
         let inner = self.inner();
         let (states, me) = (inner.states(), &self.name);
-        let rank = |m: &&Member| (m.name != *me, states.get(&m.name) != Some(&Liveness::Up));
+        let rank = |m: &&Member| (m.name != *me, states.get(m.name.as_str()) != Some(&Liveness::Up));
         let mut all: Vec<&Member> = inner.known.values().collect();
         all.sort_by_key(rank);
         all.into_iter().take(MAX_LISTED).cloned().collect()
@@ -201,27 +201,26 @@ impl Cluster {
     pub fn nodes(&self) -> Vec<Node> {
         let (now, inner) = (self.now(), self.inner());
         let states = inner.states();
-        let mut all: Vec<Node> = Vec::new();
-        for (name, member) in &inner.known {
-            let here = *name == self.name;
-            let entry = inner.gossip.window().get(name);
-            let (state, load, heard) = match here {
-                true => (Liveness::Up, inner.load, Some(0)),
-                false => (
-                    states.get(name).copied().unwrap_or(Liveness::Down),
-                    entry.map_or(Load::default(), |e| e.load),
-                    entry.map(|e| e.age_ms(now)),
-                ),
-            };
-            all.push(node(member, &load, state, heard, here));
-        }
-        all.sort_by_key(|n| natural(&n.name));
+        let state = |name: &str| states.get(name).copied();
+        let mut all: Vec<Node> = inner.known.values().map(|member| self.seen(&inner, now, member, state)).collect();
+        all.sort_by_cached_key(|n| natural(&n.name));
         all
     }
 
     /// One of them.
     pub fn find(&self, name: &str) -> Option<Node> {
-        self.nodes().into_iter().find(|n| n.name == name)
+        let (now, inner) = (self.now(), self.inner());
+        Some(self.seen(&inner, now, inner.known.get(name)?, |name| inner.state(name)))
+    }
+
+    fn seen(&self, inner: &Inner, now: u64, member: &Member, state: impl Fn(&str) -> Option<Liveness>) -> Node {
+        if member.name == self.name {
+            return node(member, &inner.load, Liveness::Up, Some(0), true);
+        }
+        let entry = inner.gossip.window().get(&member.name);
+        let load = entry.map_or(Load::default(), |e| e.load);
+        let state = state(&member.name).unwrap_or(Liveness::Down);
+        node(member, &load, state, entry.map(|e| e.age_ms(now)), false)
     }
 
     /// All that are known, and how they are; the names in natural order.
@@ -230,23 +229,31 @@ impl Cluster {
         let states = inner.states();
         let of = |name: &String| match *name == self.name {
             true => Liveness::Up,
-            false => states.get(name).copied().unwrap_or(Liveness::Down),
+            false => states.get(name.as_str()).copied().unwrap_or(Liveness::Down),
         };
         let mut all: Vec<(String, Liveness)> = inner.known.keys().map(|name| (name.clone(), of(name))).collect();
         all.sort_by_cached_key(|(name, _)| natural(name));
         all
     }
 
+    /// Those that were here and are not.
+    pub fn down(&self) -> BTreeSet<String> {
+        let inner = self.inner();
+        let states = inner.states();
+        let down = |name: &&String| matches!(states.get(name.as_str()), None | Some(Liveness::Down));
+        inner.known.keys().filter(|name| **name != self.name).filter(down).cloned().collect()
+    }
+
     /// Is it known to be down?
     pub fn is_down(&self, name: &str) -> bool {
-        self.inner().states().get(name).is_some_and(|state| *state == Liveness::Down)
+        self.inner().state(name) == Some(Liveness::Down)
     }
 
     /// What is known of live nodes' loads, for those who decide.
     pub fn others(&self) -> Vec<Other> {
         let (now, inner) = (self.now(), self.inner());
         let states = inner.states();
-        let up = |name: &String| states.get(name) == Some(&Liveness::Up);
+        let up = |name: &String| states.get(name.as_str()) == Some(&Liveness::Up);
         let entries = inner.gossip.window().iter().filter(|(name, _)| up(name));
         entries.map(|(name, e)| Other { name: name.clone(), age_ms: e.age_ms(now), load: vector(&e.load) }).collect()
     }
@@ -344,10 +351,15 @@ impl Cluster {
             let states = inner.states();
             let said = &inner.said;
             let changed =
-                |(name, state): &(&String, &Liveness)| said.get(*name).copied().unwrap_or(Liveness::Down) != **state;
-            let changes: Vec<(String, Liveness)> =
-                states.iter().filter(changed).map(|(n, s)| (n.clone(), *s)).collect();
-            inner.said = states;
+                |(name, state): &(&&str, &Liveness)| said.get(**name).copied().unwrap_or(Liveness::Down) != **state;
+            let mut changes: Vec<(String, Liveness)> =
+                states.iter().filter(changed).map(|(n, s)| ((*n).to_owned(), *s)).collect();
+            let forgotten = said.keys().any(|name| !states.contains_key(name.as_str()));
+            if !changes.is_empty() || forgotten {
+                let now = states.into_iter().map(|(name, state)| (name.to_owned(), state)).collect();
+                inner.said = now;
+            }
+            changes.sort_by(|(a, _), (b, _)| a.cmp(b));
             changes
         };
         for (name, state) in changes {
@@ -363,13 +375,14 @@ impl Cluster {
 }
 
 impl Inner {
-    fn states(&self) -> BTreeMap<String, Liveness> {
-        let state = |state| match state {
-            State::Alive => Liveness::Up,
-            State::Suspect => Liveness::Suspect,
-            State::Down => Liveness::Down,
-        };
-        self.gossip.members().map(|(peer, s)| (peer.0.name.clone(), state(s))).collect()
+    /// Of the others. It is asked for many times a second, so it copies no name.
+    fn states(&self) -> HashMap<&str, Liveness> {
+        self.gossip.members().map(|(peer, state)| (peer.0.name.as_str(), liveness(state))).collect()
+    }
+
+    /// Of one other.
+    fn state(&self, name: &str) -> Option<Liveness> {
+        self.gossip.members().find(|(peer, _)| peer.0.name == name).map(|(_, state)| liveness(state))
     }
 
     /// True if that is news.
@@ -394,6 +407,14 @@ impl Inner {
         self.seed = self.seed.wrapping_add(ASKED as u64);
         let some: Vec<Peer> = others.iter().cycle().skip(from).take(ASKED.min(others.len())).cloned().collect();
         self.gossip.join(now, some)
+    }
+}
+
+fn liveness(state: State) -> Liveness {
+    match state {
+        State::Alive => Liveness::Up,
+        State::Suspect => Liveness::Suspect,
+        State::Down => Liveness::Down,
     }
 }
 

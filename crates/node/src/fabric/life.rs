@@ -5,7 +5,6 @@ use super::line::{self, Line, Way};
 use super::strobe::{self, Strobe};
 use super::wire::{Frame, VERSION};
 use crate::daemon::Node;
-use crate::views::Liveness;
 use bytes::Bytes;
 use pando_fabric::{Effect, Fabric, NodeId, Op, Outcome, Roster, Set, Settings, View, Who};
 use pando_kernel::{cgroup, procfs};
@@ -253,8 +252,7 @@ impl Life {
     /// Members that can't be heard: gossip says so, or their lives are over, or nothing has reached them for long.
     fn lost(&self, node: &Node) -> Set {
         let after = Duration::from_millis(node.config.fabric.lost_after_ms);
-        let down: BTreeSet<String> =
-            node.cluster.liveness().into_iter().filter(|(_, l)| *l == Liveness::Down).map(|(n, _)| n).collect();
+        let down = node.cluster.down();
         let silent = |n: NodeId| {
             let mut lines = [false, true].iter().filter_map(|bulk| self.lines.get(&Way { peer: n, bulk: *bulk }));
             lines.any(|l| l.is_down_for(after) || l.session.bytes() > MOST_KEPT)
