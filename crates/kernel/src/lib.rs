@@ -45,6 +45,7 @@ pub mod unnamed;
 pub mod urgency;
 pub mod usage;
 pub mod vdso;
+pub mod vma;
 pub mod xstate;
 
 /// Bytes in a page.

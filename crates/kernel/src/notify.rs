@@ -140,6 +140,8 @@ pub struct Instruction {
 
 const LD_ABS: u16 = 0x20;
 const JEQ: u16 = 0x15;
+const JGT: u16 = 0x25;
+const JGE: u16 = 0x35;
 const AND: u16 = 0x54;
 const RET: u16 = 0x06;
 const ALLOW: u32 = 0x7fff_0000;
@@ -163,10 +165,49 @@ fn ins(code: u16, jt: u8, jf: u8, k: u32) -> Instruction {
     Instruction { code, jt, jf, k }
 }
 
+/// A call that the guest's kernel may run by itself when its first argument is 0 or between these, both included.
+#[derive(Clone, Copy, Debug)]
+pub struct Between {
+    /// System call number.
+    pub nr: u32,
+    /// The least argument but 0.
+    pub low: u64,
+    /// The greatest.
+    pub high: u64,
+}
+
+/// The part of the filter for such a call. Another one falls through, with its number where it was.
+fn between(b: &Between) -> [Instruction; 17] {
+    const LOW: u32 = 16;
+    const HIGH: u32 = 20;
+    let high_half = |v: u64| (v >> 32) as u32;
+    [
+        ins(JEQ, 0, 16, b.nr),
+        ins(LD_ABS, 0, 0, HIGH),
+        ins(JEQ, 0, 2, 0),
+        ins(LD_ABS, 0, 0, LOW),
+        ins(JEQ, 11, 0, 0),
+        // Above the greatest?
+        ins(LD_ABS, 0, 0, HIGH),
+        ins(JGT, 8, 0, high_half(b.high)),
+        ins(JEQ, 0, 2, high_half(b.high)),
+        ins(LD_ABS, 0, 0, LOW),
+        ins(JGT, 5, 0, b.high as u32),
+        // Below the least?
+        ins(LD_ABS, 0, 0, HIGH),
+        ins(JGT, 4, 0, high_half(b.low)),
+        ins(JEQ, 0, 2, high_half(b.low)),
+        ins(LD_ABS, 0, 0, LOW),
+        ins(JGE, 1, 0, b.low as u32),
+        ins(RET, 0, 0, USER_NOTIF),
+        ins(RET, 0, 0, ALLOW),
+    ]
+}
+
 /// Builds the guest's filter: `native` calls run in the guest's kernel, `helper_calls` only when made at the
 /// address `helper_ip` (the return address of the injected code), as is the making of a thread and of private memory. Whoever makes
-/// other calls there is killed; elsewhere all others ask the supervisor, those of the 32-bit kernel, too.
-pub fn filter(native: &[Allowed], helper_calls: &[u32], helper_ip: u64) -> Vec<Instruction> {
+/// other calls there is killed; elsewhere all others but `free` ask the supervisor, those of the 32-bit kernel, too.
+pub fn filter(native: &[Allowed], free: Option<&Between>, helper_calls: &[u32], helper_ip: u64) -> Vec<Instruction> {
     let mut f = vec![ins(LD_ABS, 0, 0, 4), ins(JEQ, 1, 0, AUDIT_ARCH_X86_64), ins(RET, 0, 0, USER_NOTIF)];
     // Calls of the injected code: instruction_pointer is at offset 8 (low) and 12 (high).
     let n = helper_calls.len() as u8;
@@ -190,6 +231,7 @@ pub fn filter(native: &[Allowed], helper_calls: &[u32], helper_ip: u64) -> Vec<I
     f.push(ins(RET, 0, 0, KILL));
     f.push(ins(RET, 0, 0, ALLOW));
     f.push(ins(LD_ABS, 0, 0, 0));
+    f.extend(free.iter().flat_map(|b| between(b)));
     for a in native {
         match &a.only {
             None => f.extend([ins(JEQ, 0, 1, a.nr), ins(RET, 0, 0, ALLOW)]),
@@ -250,6 +292,8 @@ mod tests {
                 LD_ABS => acc = words[i.k as usize / 4],
                 AND => acc &= i.k,
                 JEQ => at += usize::from(if acc == i.k { i.jt } else { i.jf }),
+                JGT => at += usize::from(if acc > i.k { i.jt } else { i.jf }),
+                JGE => at += usize::from(if acc >= i.k { i.jt } else { i.jf }),
                 RET => return i.k,
                 other => panic!("instruction {other:#x}"),
             }
@@ -258,7 +302,28 @@ mod tests {
 
     fn ours() -> Vec<Instruction> {
         let native = [Allowed { nr: 39, only: None }, Allowed { nr: 202, only: Some((1, vec![0, 1, 128])) }];
-        filter(&native, &HELPERS, ENGINE)
+        filter(&native, None, &HELPERS, ENGINE)
+    }
+
+    #[test]
+    fn an_argument_between_two_numbers_is_allowed() {
+        let asked = |b: &Between, arg: u64| {
+            let data = Data { nr: 12, args: [arg, 1, 2, 3, 4, 5], ..HERE };
+            answer(&filter(&[Allowed { nr: 39, only: None }], Some(b), &HELPERS, ENGINE), data) == ALLOW
+        };
+        let ends = [1, 4096, 0xffff_ffff, 0x1_0000_0000, 0x1_0000_1000, 0x5555_ffff_f000, 0x5556_0000_0000, u64::MAX];
+        for low in ends {
+            for high in ends {
+                let b = Between { nr: 12, low, high };
+                let near = |v: u64| [v.wrapping_sub(1), v, v.wrapping_add(1), v ^ 1 << 32];
+                for arg in ends.into_iter().chain([0]).flat_map(near) {
+                    assert_eq!(asked(&b, arg), arg == 0 || (low..=high).contains(&arg), "{low:x}..={high:x}: {arg:x}");
+                }
+                let other =
+                    |nr| answer(&filter(&[Allowed { nr: 39, only: None }], Some(&b), &[], ENGINE), Data { nr, ..HERE });
+                assert_eq!((other(39), other(11), other(13)), (ALLOW, USER_NOTIF, USER_NOTIF));
+            }
+        }
     }
 
     #[test]

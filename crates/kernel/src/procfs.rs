@@ -215,6 +215,11 @@ pub fn start_time(pid: i32) -> io::Result<u64> {
     Ok(stat_fields(pid)?.get(19).and_then(|s| s.parse().ok()).unwrap_or(0))
 }
 
+/// Where its heap begins: the break never goes below.
+pub fn heap_start(pid: i32) -> Option<u64> {
+    stat_fields(pid).ok()?.get(44)?.parse().ok()
+}
+
 /// All processes that can be seen.
 pub fn processes() -> Vec<i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();

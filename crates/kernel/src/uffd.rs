@@ -1,6 +1,8 @@
 //! userfaultfd(2): missing-page faults and asynchronous write protection of another process's memory.
 
 use crate::check;
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
@@ -15,10 +17,12 @@ const NEW: u64 = 0xaa00;
 const MODE_MISSING: u64 = 1;
 const MODE_WP: u64 = 2;
 const COPY_MODE_WP: u64 = 2;
-/// UFFD_FEATURE_EVENT_REMAP | UFFD_FEATURE_WP_UNPOPULATED | UFFD_FEATURE_WP_ASYNC. Without the first, mremap(2) takes the registration
-/// not only from what it moves but also from a neighbour that it merges with (mremap_userfaultfd_prep in fs/userfaultfd.c).
-const FEATURES: u64 = 1 << 2 | 1 << 13 | 1 << 15;
+/// UFFD_FEATURE_EVENT_REMAP | UFFD_FEATURE_EVENT_UNMAP | UFFD_FEATURE_WP_UNPOPULATED | UFFD_FEATURE_WP_ASYNC. Without the first, mremap(2)
+/// takes the registration not only from what it moves but also from a neighbour that it merges with (mremap_userfaultfd_prep in
+/// fs/userfaultfd.c). The second says where a break that the program sets by itself has been.
+const FEATURES: u64 = 1 << 2 | 1 << 6 | 1 << 13 | 1 << 15;
 const EVENT_PAGEFAULT: u8 = 0x12;
+const EVENT_UNMAP: u8 = 0x16;
 /// UFFD_USER_MODE_ONLY.
 const USER_MODE_ONLY: i32 = 1;
 
@@ -81,10 +85,13 @@ pub fn create() -> io::Result<(OwnedFd, bool)> {
     }
 }
 
-/// A userfaultfd of some process.
+/// A userfaultfd of some process. Whoever unmaps or moves what is registered waits in its call until its message has been read
+/// ([`Uffd::absorb`]), and until it goes on the kernel puts no pages in.
 #[derive(Debug)]
 pub struct Uffd {
     fd: OwnedFd,
+    faults: RefCell<VecDeque<u64>>,
+    gone: RefCell<VecDeque<(u64, u64)>>,
 }
 
 impl Uffd {
@@ -93,7 +100,7 @@ impl Uffd {
         let mut args = ApiArgs { api: 0xaa, features: FEATURES, ioctls: 0 };
         // SAFETY: UFFDIO_API reads and writes an ApiArgs.
         check(unsafe { i64::from(libc::ioctl(fd.as_raw_fd(), API, &mut args)) })?;
-        Ok(Uffd { fd })
+        Ok(Uffd { fd, faults: RefCell::default(), gone: RefCell::default() })
     }
 
     /// For poll.
@@ -131,7 +138,7 @@ impl Uffd {
             let mut args = ProtectArgs { start, len: end - start, mode: 0 };
             // SAFETY: UFFDIO_WRITEPROTECT reads a ProtectArgs.
             match check(unsafe { i64::from(libc::ioctl(self.fd.as_raw_fd(), WRITEPROTECT, &mut args)) }) {
-                Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => {}
+                Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => self.let_the_map_change(),
                 other => return other.map(drop),
             }
         }
@@ -163,21 +170,46 @@ impl Uffd {
         Ok(())
     }
 
-    /// Next missing-page fault (its page address), if one waits. Whoever moves memory that is registered waits in mremap(2) until this
-    /// has been called.
-    pub fn next_fault(&self) -> Option<u64> {
+    /// Reads all messages that wait.
+    pub fn absorb(&self) {
         loop {
             let mut msg = [0u8; 32];
             // SAFETY: `msg` is valid for its length (a uffd_msg is 32 bytes).
             let n = unsafe { libc::read(self.fd.as_raw_fd(), msg.as_mut_ptr().cast(), 32) };
             if n != 32 {
-                return None;
+                return;
             }
-            if msg[0] == EVENT_PAGEFAULT {
-                let mut address = [0; 8];
-                address.copy_from_slice(&msg[16..24]);
-                return Some(crate::page_floor(u64::from_le_bytes(address)));
+            let word = |at: usize| {
+                let mut word = [0; 8];
+                word.copy_from_slice(&msg[at..at + 8]);
+                u64::from_le_bytes(word)
+            };
+            match msg[0] {
+                EVENT_PAGEFAULT => self.faults.borrow_mut().push_back(crate::page_floor(word(16))),
+                EVENT_UNMAP => self.gone.borrow_mut().push_back((word(8), word(16))),
+                _ => {}
             }
         }
+    }
+
+    /// The kernel puts nothing in while somebody changes the map: reads what they wait to be read, and lets them run.
+    pub fn let_the_map_change(&self) {
+        self.absorb();
+        std::thread::yield_now();
+    }
+
+    /// Is there something that has been read and not been taken?
+    pub fn has_news(&self) -> bool {
+        !self.faults.borrow().is_empty() || !self.gone.borrow().is_empty()
+    }
+
+    /// The next missing-page fault that has been read (its page address).
+    pub fn next_fault(&self) -> Option<u64> {
+        self.faults.borrow_mut().pop_front()
+    }
+
+    /// The next stretch of registered memory that has been unmapped, as far as has been read: begin and end.
+    pub fn next_gone(&self) -> Option<(u64, u64)> {
+        self.gone.borrow_mut().pop_front()
     }
 }

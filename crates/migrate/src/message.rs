@@ -7,7 +7,7 @@ use crate::cpu::Needs;
 use serde::{Deserialize, Serialize};
 
 /// Protocol version of this build. Both sides say the range they speak and take the highest common one.
-pub const VERSION: u16 = 6;
+pub const VERSION: u16 = 7;
 /// Longest head.
 pub const MAX_HEAD: usize = 2 << 20;
 /// Longest body.
@@ -180,6 +180,9 @@ pub type CpuTimers = [[u64; 4]; 2];
 pub struct Start {
     /// Program break.
     pub brk: u64,
+    /// The guest's kernel may set the break by itself, not below the first and by no more than the second up from where it is, and home
+    /// hears of that before it needs to. None: home or the guest's side is asked each time.
+    pub free_break: Option<(u64, u64)>,
     /// Caught signals and their `struct sigaction` (32 bytes).
     pub handlers: Vec<(i32, Vec<u8>)>,
     /// Ignored signals.
@@ -435,7 +438,7 @@ pub enum Up {
     Mapped(Vec<MapCall>),
     /// These pages count as written from now on: home's copies of them are of no use any more.
     Took(Vec<(u64, u64)>),
-    /// Written pages.
+    /// Written pages; those that are zero need not be there at home.
     Written(Vec<Run>),
     /// It must go home now.
     WantHome(String),

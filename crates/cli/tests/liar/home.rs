@@ -106,6 +106,7 @@ impl Beginning {
         let mut page = code.to_vec();
         page.resize(PAGE as usize, 0xf4);
         let start = Start {
+            free_break: None,
             brk: 0x60_0000,
             handlers: Vec::new(),
             ignored: 0,

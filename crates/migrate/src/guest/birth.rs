@@ -64,6 +64,9 @@ pub(super) enum Asked {
     Else,
 }
 
+/// Calls that may unmap or move registered memory: they end when the message about that has been read.
+const CHANGE_THE_MAP: [i64; 4] = [libc::SYS_munmap, libc::SYS_mremap, libc::SYS_mmap, libc::SYS_brk];
+
 impl Guest {
     pub(super) fn asked_birth(&self, held: &Held, view: &mut dyn Memory) -> Asked {
         const VFORK: u64 = (libc::CLONE_VM | libc::CLONE_VFORK) as u64;
@@ -245,7 +248,14 @@ impl Guest {
 
     /// Runs calls in a stopped thread.
     pub(super) fn inject_in(&self, tracee: Tracee, base: &Registers, calls: &[inject::Call]) -> Result<Vec<i64>> {
-        Ok(inject::table_calls(tracee, &self.memory, base, self.hole, self.hole + TABLE, calls)?)
+        let places = (self.hole, self.hole + TABLE);
+        let waits = |c: &inject::Call| CHANGE_THE_MAP.contains(&(c.nr as i64));
+        if calls.iter().any(waits) {
+            return Ok(inject::table_calls_served(tracee, &self.memory, base, places, calls, &mut || {
+                self.uffd.absorb()
+            })?);
+        }
+        Ok(inject::table_calls(tracee, &self.memory, base, places.0, places.1, calls)?)
     }
 }
 

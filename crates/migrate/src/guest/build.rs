@@ -2,7 +2,7 @@
 
 use super::another::special_area;
 use super::clocks;
-use super::heap::{self, Heap};
+use super::heap::Heap;
 use super::huge::Huge;
 use super::resumed::Resumed;
 use super::room::{self, Room};
@@ -497,6 +497,7 @@ impl Guest {
 
     /// Handlers, timers, and last the filter, which later threads inherit.
     fn restore_kernel_state(&mut self, base: &Registers, start: &Start) -> Result<()> {
+        self.begin_heap(base, start)?;
         let scratch = self.hole + SCRATCH;
         let mut bytes = Vec::new();
         let mut calls = Vec::new();
@@ -524,9 +525,6 @@ impl Guest {
                 calls.push(call(libc::SYS_setitimer, &[which, place(&value), 0]));
             }
         }
-        // First of all, so that its result is easily found.
-        let heap = self.heap.is_possible.then(|| place(&heap::map(start.brk, self.hole)));
-        calls.splice(0..0, heap.map(heap::set_map));
         if start.tiles {
             calls.push(call(libc::SYS_arch_prctl, &[xstate::ARCH_REQ_XCOMP_PERM, u64::from(xstate::TILES)]));
         }
@@ -539,16 +537,14 @@ impl Guest {
         if bytes.len() as u64 > PAGE || self.memory.write(scratch, &bytes) != bytes.len() {
             return Err(GuestError::Protocol("too many signal handlers for the scratch page".into()));
         }
-        let results = self.inject_and_listen(base, &calls)?;
-        self.heap.native = heap.is_some() && results.first() == Some(&0);
-        Ok(())
+        self.inject_and_listen(base, &calls)
     }
 
     fn filter(&self) -> Vec<notify::Instruction> {
         let rules = pando_calls::natives().iter().filter(|r| !asks_home(r.nr));
         let native: Vec<Allowed> =
             rules.map(|r| Allowed { nr: r.nr, only: r.arg.map(|(i, v)| (i, v.to_vec())) }).collect();
-        notify::filter(&native, &HELPER_CALLS, self.hole + inject::TABLE_RETURN)
+        notify::filter(&native, self.free_break().as_ref(), &HELPER_CALLS, self.hole + inject::TABLE_RETURN)
     }
 
     fn none_failed(&self, calls: &[Call], results: &[i64]) -> Result<()> {
@@ -563,14 +559,13 @@ impl Guest {
     }
 
     /// The last one of the calls installs the filter.
-    fn inject_and_listen(&mut self, base: &Registers, calls: &[Call]) -> Result<Vec<i64>> {
+    fn inject_and_listen(&mut self, base: &Registers, calls: &[Call]) -> Result<()> {
         let results = self.inject(base, calls)?;
         self.none_failed(calls, &results)?;
         let fd = results.last().copied().unwrap_or(-1) as i32;
         let handle = at("pidfd", pidfd::open(self.body.pid))?;
         self.listener = Some(Listener::new(at("take the listener", pidfd::getfd(&handle, fd))?));
-        self.inject(base, &[call(libc::SYS_close, &[fd as u64])])?;
-        Ok(results)
+        self.inject(base, &[call(libc::SYS_close, &[fd as u64])]).map(drop)
     }
 }
 

@@ -38,6 +38,9 @@ impl Guest {
     /// A new call of a thread is held.
     pub(super) fn on_call(&mut self, tid: i32, n: Notification) -> Result<()> {
         self.read_is_over(tid)?;
+        if self.uffd.has_news() {
+            self.take_faults()?;
+        }
         let by_vdso = (self.vdso.0..self.vdso.1).contains(&n.ip);
         let mut held = Held { id: n.id, nr: n.nr, args: n.args, stage: Stage::Pulling, by_vdso };
         let thread = &mut self.threads[tid];
@@ -84,6 +87,9 @@ impl Guest {
         }
         if let Some(reason) = self.must_go_home(tid, &held) {
             return self.call_goes_home(tid, &reason);
+        }
+        if let Some(reason) = self.disturbs_break(&held)? {
+            return self.call_goes_home(tid, reason);
         }
         if self.answer_here(tid, &held)? {
             self.threads[tid].call = None;

@@ -57,6 +57,12 @@ impl Deferred {
         }
     }
 
+    /// The program has set the break by itself.
+    pub fn break_set(&mut self, brk: u64) {
+        self.lowest_break = self.lowest_break.min(brk);
+        self.push(MapCall { nr: libc::SYS_brk as u32, args: [brk, 0, 0, 0] });
+    }
+
     /// The break was at `brk` when home heard all.
     pub fn begin_at(&mut self, brk: u64) {
         (self.lowest_break, self.told_break) = (brk, brk);
@@ -209,6 +215,11 @@ impl Guest {
         Some(Way::Instead(call(libc::SYS_mmap, &[start, len, a[2], flags, u64::MAX, 0]), start))
     }
 
+    /// Can this break be set without asking home?
+    pub(super) fn may_break(&self, wanted: u64) -> bool {
+        self.way_to_break(wanted).is_some()
+    }
+
     fn way_to_break(&self, wanted: u64) -> Option<Way> {
         let (old, new) = (page_ceil(self.brk), page_ceil(wanted.min(TOP)));
         if wanted == 0 {
@@ -225,6 +236,8 @@ impl Guest {
         match old.cmp(&new) {
             // Where it may not go below, only home knows.
             _ if wanted < self.deferred.lowest_break => None,
+            // A free one is asked of the kernel here, which must know it to the byte.
+            std::cmp::Ordering::Equal if self.heap.free.is_some() => Some(Way::Break),
             std::cmp::Ordering::Equal => Some(Way::Answer(wanted)),
             std::cmp::Ordering::Less => {
                 let clear = self.areas.within(old, new + HUGE).is_empty() && self.is_clear(old, new + HUGE);
@@ -282,7 +295,7 @@ impl Guest {
     }
 
     /// Places that are no area and yet not free: the engine's, the kernel's, and what threads are just giving back.
-    fn taken(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+    pub(super) fn taken(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let hole = (self.hole, self.hole + HOLE_BYTES + (1 << 24));
         let changing = self.threads.iter().filter_map(|t| t.changing);
         std::iter::once(hole).chain(self.kernels.iter().copied()).chain(changing)
@@ -351,6 +364,7 @@ impl Guest {
 
     /// Home hears what it has not heard yet.
     pub(super) fn tell_map(&mut self) -> Result<()> {
+        self.see_break()?;
         if self.deferred.calls.is_empty() {
             return Ok(());
         }

@@ -20,17 +20,17 @@ const STACK_REACH: u64 = 1 << 33;
 impl Guest {
     /// Takes all faults that wait.
     pub(super) fn take_faults(&mut self) -> Result<()> {
-        let waiting: Vec<u64> = std::iter::from_fn(|| self.uffd.next_fault()).collect();
-        self.see_to_faults(waiting)
-    }
-
-    pub(super) fn see_to_faults(&mut self, faults: Vec<u64>) -> Result<()> {
+        self.uffd.absorb();
+        self.see_break()?;
+        let faults: Vec<u64> = std::iter::from_fn(|| self.uffd.next_fault()).collect();
         for addr in faults {
             match self.areas.find(addr) {
                 Some((end, Backing::Home)) => self.pull(addr, end)?,
                 Some((_, Backing::Grown)) => self.grow_stack(addr)?,
                 Some((_, Backing::Local)) => self.zero(addr),
                 None if addr < self.stack_low && self.stack_low - addr < STACK_REACH => self.grow_stack(addr)?,
+                // Another thread has taken it away meanwhile.
+                None if self.heap.free.is_some() => self.uffd.wake(addr, PAGE),
                 None => self.want_home(format!("it touched {addr:#x}, which no area has"))?,
             }
         }
@@ -62,8 +62,11 @@ impl Guest {
     }
 
     fn zero(&self, addr: u64) {
-        if self.uffd.zero(addr, PAGE).is_err() {
-            self.uffd.wake(addr, PAGE);
+        while let Err(e) = self.uffd.zero(addr, PAGE) {
+            if e.raw_os_error() != Some(libc::EAGAIN) {
+                return self.uffd.wake(addr, PAGE);
+            }
+            self.uffd.let_the_map_change();
         }
     }
 
@@ -169,7 +172,7 @@ impl Guest {
             single = single.saturating_sub(1);
             let Some(error) = error else { continue };
             match error.raw_os_error() {
-                Some(libc::EAGAIN) => {}
+                Some(libc::EAGAIN) => self.uffd.let_the_map_change(),
                 Some(libc::EEXIST) => {
                     self.uffd.wake(start + done as u64, PAGE);
                     done += PAGE as usize;
@@ -199,6 +202,7 @@ impl Guest {
     /// Ranges that were written since the last look, with home's idea of them out of date.
     pub(super) fn take_written(&mut self) -> Result<Vec<(u64, u64)>> {
         self.note_stack_growth()?;
+        self.see_break()?;
         self.huge.disturb();
         let areas: Vec<(u64, u64, Backing)> = self.areas.iter().collect();
         let mut out = Vec::new();
@@ -209,6 +213,7 @@ impl Guest {
             }
             out.extend(at("scan for written pages", self.pagemap.take_written(start, end))?);
         }
+        self.send_stale()?;
         Ok(out)
     }
 }

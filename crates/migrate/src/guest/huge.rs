@@ -273,7 +273,11 @@ impl Guest {
             self.huge.clean.insert(base);
             return Ok(());
         }
-        at("count a range as written", self.uffd.unprotect(base, end))
+        match self.uffd.unprotect(base, end) {
+            // The program has given it back meanwhile.
+            Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+            other => at("count a range as written", other),
+        }
     }
 
     /// Clean ranges that the kernel has taken apart, because something was written, are made huge once more and stay written.

@@ -376,6 +376,7 @@ impl Guest {
         let base = at("registers", first.registers())?;
         let calls = [1, 2].map(|w| call(libc::SYS_getitimer, &[w, scratch + (w - 1) * 32]));
         self.inject_in(first, &base, &calls)?;
+        self.learn_break(first, &base)?;
         let mut timers = CpuTimers::default();
         for (i, timer) in timers.iter_mut().enumerate() {
             for (j, word) in timer.iter_mut().enumerate() {

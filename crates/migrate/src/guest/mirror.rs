@@ -2,7 +2,6 @@
 
 use super::{Guest, GuestError, Held, Result, at};
 use crate::area::Backing;
-use crate::layout::TABLE;
 use crate::message::Area;
 use pando_kernel::inject::{self, Call, call};
 use pando_kernel::{page_ceil, page_floor, procfs};
@@ -72,18 +71,11 @@ impl Guest {
         let regs = at("registers", tracee.registers())?;
         let mask = at("mask", tracee.signal_mask())?;
         at("mask", tracee.set_signal_mask(inject::QUIET))?;
-        let mut faults = Vec::new();
-        let places = (self.hole, self.hole + TABLE);
-        let mut make = |calls: &[Call]| {
-            inject::table_calls_served(tracee, &self.memory, &regs, places, calls, &mut || {
-                faults.extend(std::iter::from_fn(|| self.uffd.next_fault()));
-            })
-        };
         let done = match natively {
-            Some(call) => make(&[call])? == [ret],
+            Some(call) => self.inject_in(tracee, &regs, &[call])? == [ret],
             None => false,
         };
-        let results = if done { Vec::new() } else { make(&calls)? };
+        let results = if done { Vec::new() } else { self.inject_in(tracee, &regs, &calls)? };
         self.heap.native &= done || !breaks;
         let advice = held.nr == libc::SYS_madvise as u64;
         if let Some(failed) = results.iter().find(|r| (-4095..0).contains(*r)).filter(|_| !advice) {
@@ -91,7 +83,7 @@ impl Guest {
             return Err(GuestError::Protocol(format!("{} {:x?} here: {e}", pando_calls::name(held.nr), held.args)));
         }
         self.after_mirror(held, ret as u64)?;
-        self.see_to_faults(faults)?;
+        self.take_faults()?;
         if let Some(reveal) = reveal(held, ret as u64) {
             self.inject_in(tracee, &regs, &[reveal])?;
         }
@@ -152,6 +144,7 @@ impl Guest {
         match held.nr as i64 {
             libc::SYS_mmap => {
                 let end = ret + page_ceil(a[1]);
+                self.mapped_beside_heap(ret, end)?;
                 if !is_file(held) {
                     self.areas.insert(ret, end, Backing::Local);
                 } else {
@@ -160,6 +153,7 @@ impl Guest {
             }
             libc::SYS_munmap => self.areas.remove(page_floor(a[0]), page_ceil(a[0].saturating_add(a[1]))),
             libc::SYS_mremap => {
+                self.mapped_beside_heap(ret, ret + page_ceil(a[2]))?;
                 self.areas.remap(a[0], a[1], ret, a[2]);
                 self.leaving.remap(a[0], page_ceil(a[1]), ret);
                 // What has grown is watched, too.

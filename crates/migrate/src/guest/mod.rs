@@ -254,7 +254,7 @@ impl Guest {
             let children = (self.children.as_raw_fd(), false);
             let fds = [chan, children, (self.uffd.raw(), false), (listener, false), (link, false), direct];
             let busy = self.leaving.busy() && !self.map_is_changing() || self.fork.as_ref().is_some_and(Fork::is_busy);
-            let at_once = busy && !self.chan.wants_write();
+            let at_once = busy && !self.chan.wants_write() || self.uffd.has_news();
             let idle = self.room.look_within().min(self.huge_pages_due()).min(self.still_for()).as_micros() as i64;
             let timeout = if at_once || !self.stash.is_empty() || self.chan.has_frame() { 0 } else { idle };
             ready = at("poll", poll::wait(&fds, timeout))?;
@@ -278,7 +278,7 @@ impl Guest {
                 None => return Err(GuestError::Smuggled(format!("{here}: {stop:?}"))),
             }
         }
-        if ready[2] & 1 != 0 {
+        if ready[2] & 1 != 0 || self.uffd.has_news() {
             self.take_faults()?;
         }
         if ready[3] & 1 != 0 {
@@ -372,7 +372,7 @@ impl Guest {
             Down::Huge(ranges) => self.huge.want(&ranges),
             Down::MapAtHome => {
                 self.deferred.most = 0;
-                Ok(())
+                if self.heap.free.is_none() { Ok(()) } else { self.want_home("its memory has been limited".into()) }
             }
             Down::MapAbroad(most, guards) => self.may_map(most, &guards),
             Down::TakeOver(ranges) => self.take_over(&ranges),

@@ -15,6 +15,8 @@ use pando_kernel::{PAGE, page_ceil, procfs};
 const PART: u64 = 4;
 /// How many areas the kernel lets a process have, unless somebody has set another number (vm.max_map_count): abroad that is gone by.
 const MAX_MAP_COUNT: u64 = 65_530;
+/// What the heap is mapped with.
+const RW: u32 = (libc::PROT_READ | libc::PROT_WRITE) as u32;
 /// Guards in memory (Linux 6.13).
 const MADV_GUARD_INSTALL: u64 = 102;
 /// So often calls are made that a limit of this moment may have refused.
@@ -100,6 +102,17 @@ impl Deputy {
             self.threads.iter().filter_map(|t| t.flight.as_ref()).any(|f| pando_calls::limits_memory(f.nr, &f.args));
         self.map_at_home = strict || few || changing || !is_unlimited(self.pid);
         if self.map_at_home { 0 } else { procfs::machine_memory() / PART }
+    }
+
+    /// How far the guest's kernel may set the break by itself: as low as the heap is memory of the program's own, and by how much up.
+    pub(super) fn free_break(&mut self, areas: &[Area]) -> Option<(u64, u64)> {
+        let most = Some(self.memory_here()).filter(|&most| most > 0)?;
+        let (begin, top) = (procfs::heap_start(self.pid)?, page_ceil(self.brk));
+        if page_ceil(begin) == top {
+            return (begin <= self.brk).then_some((self.brk, most));
+        }
+        let last = areas.iter().find(|a| a.end == top && a.own && a.prot == RW)?;
+        Some((last.start.max(begin), most)).filter(|&(low, _)| low <= self.brk)
     }
 
     /// The guest's memory has changed like this.

@@ -3,7 +3,7 @@
 use super::thread::State;
 use super::{Deputy, HomeError, Result, at};
 use crate::channel::Channel;
-use crate::layout::by_page;
+use crate::layout::{TOP, by_page};
 use crate::message::{Area, CHUNK, Down, MAX_AREAS, Run};
 use pando_calls::Memory;
 use pando_kernel::inject::call;
@@ -140,7 +140,7 @@ impl Deputy {
 
     /// The guest asks for pages.
     pub(super) fn on_pull(&mut self, addr: u64, pages: u32) -> Result<()> {
-        if !addr.is_multiple_of(PAGE) || addr >= crate::layout::TOP {
+        if !addr.is_multiple_of(PAGE) || addr >= TOP {
             return self.tell(&Down::NoPage(addr), &[]);
         }
         let mut data = vec![0; pages.clamp(1, MAX_PULL) as usize * PAGE as usize];
@@ -193,15 +193,33 @@ impl Deputy {
         let mut rest = body;
         for run in runs {
             let len = run.pages as usize * PAGE as usize;
-            let invalid = run.zero || !run.addr.is_multiple_of(PAGE) || run.addr >= crate::layout::TOP;
-            let Some((data, tail)) = rest.split_at_checked(len).filter(|_| !invalid) else {
+            let valid = run.addr.is_multiple_of(PAGE) && run.addr < TOP && len as u64 <= TOP - run.addr;
+            let split = rest.split_at_checked(if run.zero { 0 } else { len });
+            let Some((data, tail)) = split.filter(|_| valid) else {
                 return Err(self.broken("a page message that makes no sense"));
             };
             rest = tail;
+            if run.zero {
+                self.take_back_zeros(run.addr, run.addr + len as u64)?;
+                continue;
+            }
             if self.froze_abroad() {
                 self.frozen_bytes += len as u64;
             }
             self.take_back(run.addr, data)?;
+        }
+        Ok(())
+    }
+
+    /// Nothing is there abroad: what there is here becomes zero.
+    fn take_back_zeros(&mut self, start: u64, end: u64) -> Result<()> {
+        for (start, end) in at("scan for present pages", self.pagemap.present(start, end))? {
+            let mut at = start;
+            while at < end {
+                let len = (end - at).min(CHUNK as u64);
+                self.take_back(at, &vec![0; len as usize])?;
+                at += len;
+            }
         }
         Ok(())
     }
@@ -343,7 +361,7 @@ impl Deputy {
     /// Writes input bytes into home's copy, where they differ (a read-only page of a file stays shared that way).
     pub(super) fn write_input(&mut self, addr: u64, bytes: &[u8]) -> Result<()> {
         let end = addr.saturating_add(bytes.len() as u64);
-        if end > crate::layout::TOP || (addr < self.hole + crate::layout::HOLE_BYTES && end > self.hole) {
+        if end > TOP || (addr < self.hole + crate::layout::HOLE_BYTES && end > self.hole) {
             return Err(self.broken("input for a place that is not the program's"));
         }
         if bytes.len() > CHUNK / 4 {

@@ -83,6 +83,23 @@ impl Deputy {
         Ok(())
     }
 
+    /// What the guest starts with.
+    fn start_of(&mut self, areas: &[Area]) -> Start {
+        let stopped_at = clock::monotonic_ns().saturating_sub(self.froze.elapsed().as_nanos() as u64);
+        Start {
+            brk: self.brk,
+            free_break: self.free_break(areas),
+            handlers: self.handlers_for(),
+            ignored: self.ignored,
+            timers: self.timers,
+            tiles: self.tiles,
+            paused: self.job_stopped(),
+            clock: stopped_at.wrapping_add_signed(clock::ahead_of_us(self.pid).0),
+            calls: self.last_seq,
+            cpu_abroad_ns: self.cpu_by_node.values().sum(),
+        }
+    }
+
     /// Starts the guest at a prepared node and waits for its first message: the commit.
     pub(super) fn start_at(&mut self, mut prepared: Prepared, areas: &[Area]) -> Result<()> {
         let node = prepared.node.clone();
@@ -103,18 +120,7 @@ impl Deputy {
             return Err(HomeError::Ended(status));
         }
         self.send_threads(&mut prepared.chan, areas).map_err(failed)?;
-        let stopped_at = clock::monotonic_ns().saturating_sub(self.froze.elapsed().as_nanos() as u64);
-        let start = Start {
-            brk: self.brk,
-            handlers: self.handlers_for(),
-            ignored: self.ignored,
-            timers: self.timers,
-            tiles: self.tiles,
-            paused: self.job_stopped(),
-            clock: stopped_at.wrapping_add_signed(clock::ahead_of_us(self.pid).0),
-            calls: self.last_seq,
-            cpu_abroad_ns: self.cpu_by_node.values().sum(),
-        };
+        let start = self.start_of(areas);
         prepared.chan.send(&Down::Start(Box::new(start)), &[]).map_err(failed)?;
         holds(&self.order).at("send");
         let limit = Duration::from_millis(self.order.limits.freeze_ms);
