@@ -161,6 +161,7 @@ fn odd_numbers_in_a_start_do_no_harm() {
     let mut beginning = Beginning::of(&[0xb8, 100, 0, 0, 0, 0x31, 0xff, 0x0f, 0x05, 0xeb, 0xf5]);
     let start = &mut beginning.start;
     (start.clock, start.cpu_abroad_ns, start.ignored) = (i64::MIN as u64, u64::MAX, u64::MAX);
+    start.free_break = Some((0, u64::MAX));
     let context = beginning.context();
     (context.mask, context.in_call, context.cpu_abroad_ns) = (u64::MAX, Some(u64::MAX), u64::MAX);
     (context.tid_address, context.robust) = (u64::MAX, (u64::MAX, 24));
@@ -255,6 +256,12 @@ fn pages_that_make_no_sense() {
         visit.refuses("page message");
     };
     let run = |addr, pages, zero| Run { addr, pages, zero };
+    // Of a guest that is not there, or is another user's.
+    for (pages, sums) in [(1, 1), (0, 0), (u32::MAX, 1), (17, 1), (64, 4)] {
+        let mut visit = Visit::running(&FOREVER);
+        visit.say(&Down::Known { kin: 5, addr: DATA, pages, sums: vec![[0; 32]; sums] }, &[]);
+        visit.refuses("known pages that make no sense");
+    }
     bad(vec![run(DATA, 2, false)], &[1; 4096]);
     bad(vec![run(DATA + 1, 1, false)], &[1; 4096]);
     bad(vec![run(DATA, u32::MAX, true)], &[]);

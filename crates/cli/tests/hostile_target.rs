@@ -36,10 +36,11 @@ fn pages_go_only_into_the_program() {
     for addr in [1, 0x7fff_ffff_f000, u64::MAX - 4095, u64::MAX] {
         found_out("makes no sense", |t| t.say(&page(addr), &[0xcc; PAGE]));
     }
-    let many = |pages, zero| Up::Written(vec![Run { addr: 0x10000, pages, zero }]);
-    found_out("makes no sense", |t| t.say(&many(u32::MAX, false), &[1; PAGE]));
-    found_out("makes no sense", |t| t.say(&many(2, false), &[1; PAGE]));
-    found_out("makes no sense", |t| t.say(&many(u32::MAX, true), &[]));
+    let many = |addr, pages, zero| Up::Written(vec![Run { addr, pages, zero }]);
+    found_out("makes no sense", |t| t.say(&many(0x10000, u32::MAX, false), &[1; PAGE]));
+    found_out("makes no sense", |t| t.say(&many(0x10000, 2, false), &[1; PAGE]));
+    found_out("makes no sense", |t| t.say(&many(0x7fff_0000_0000, u32::MAX, true), &[]));
+    found_out("not the program's", |t| t.say(&many(t.layout.hole - 4096, 3, true), &[]));
     // Where nothing is mapped there is nothing to harm.
     let mut taken = Taken::new();
     taken.say(&page(0x7000_0000_0000), &[0xcc; PAGE]);
@@ -327,7 +328,7 @@ fn messages_out_of_their_phase_are_refused() {
     };
     early(Up::AskClock);
     early(Up::Started);
-    early(Up::Prepared { post_copy: true });
+    early(Up::Prepared { post_copy: true, kin: Vec::new() });
     early(Up::Decline("no".into()));
     found_out("was not asked for", |t| {
         let context = Box::new(t.context.clone());
@@ -336,6 +337,9 @@ fn messages_out_of_their_phase_are_refused() {
     found_out("was not asked for", |t| t.say_frozen());
     found_out("signals that it can't have", |t| t.say(&Up::Undelivered, &[0; 128]));
     found_out("was not asked to take", |t| t.say(&Up::Took(vec![(t.place() & !4095, t.place())]), &[]));
+    for range in [(0x10000, 0x11000), (0x10001, 0x11000), (0x11000, 0x10000), (0, u64::MAX)] {
+        found_out("was not told of", |t| t.say(&Up::Unknown(vec![range]), &[]));
+    }
     found_out("lost it", |t| t.say(&Up::Failed("x".repeat(900_000)), &[]));
 }
 
@@ -475,7 +479,7 @@ fn a_flood_before_the_commit_ends_the_move_and_not_the_process() {
         let (stage, mut victim, mut deputy, mut chan) = connected(stage);
         let up = if ready {
             prepared(&mut chan);
-            chan.send(&Up::Prepared { post_copy: true }, &[]).unwrap();
+            chan.send(&Up::Prepared { post_copy: true, kin: Vec::new() }, &[]).unwrap();
             Up::Ping
         } else {
             assert!(matches!(chan.wait::<Down>(liar::PATIENCE).unwrap().0, Down::Offer(_)));

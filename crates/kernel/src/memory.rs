@@ -59,7 +59,8 @@ impl ProcessMemory {
         done
     }
 
-    /// Fast read of pages that are known to be present (falls back to `read` where the protection forbids it).
+    /// Fast read of pages that are known to be present (falls back to `read` where the protection forbids it). Pages that are shared since a
+    /// fork become the process's own by that: the kernel pins them (gup_must_unshare in mm/internal.h).
     pub fn read_present(&self, addr: u64, buf: &mut [u8]) -> usize {
         let local = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
         let remote = libc::iovec { iov_base: addr as *mut libc::c_void, iov_len: buf.len() };

@@ -150,6 +150,47 @@ impl Pagemap {
     }
 }
 
+/// What `/proc/PID/pagemap` says of a page (Documentation/admin-guide/mm/pagemap.rst).
+#[derive(Clone, Copy)]
+struct Word(u64);
+
+impl Word {
+    fn frame(self) -> u64 {
+        self.0 & ((1 << 55) - 1)
+    }
+
+    /// Has a page that others may have, too.
+    fn is_shared(self) -> bool {
+        self.0 & (1 << 63 | 1 << 56) == 1 << 63
+    }
+
+    /// The same page of memory as another one. Who may not see which one that is takes two that are shared at one address for it.
+    fn is_probably(self, other: Word) -> bool {
+        self.is_shared() && other.is_shared() && self.frame() == other.frame()
+    }
+}
+
+impl Pagemap {
+    /// Which pages of `[start, end)` the two processes share since a fork: certainly if we may see page frame numbers, else probably.
+    pub fn shared_with(&self, other: &Pagemap, start: u64, end: u64) -> io::Result<Vec<bool>> {
+        let (mine, theirs) = (self.words(start, end)?, other.words(start, end)?);
+        Ok(mine.iter().zip(&theirs).map(|(a, b)| a.is_probably(*b)).collect())
+    }
+
+    /// Has the process pages there that others may have, too?
+    pub fn shares(&self, start: u64, end: u64) -> io::Result<bool> {
+        Ok(self.words(start, end)?.iter().any(|w| w.is_shared()))
+    }
+
+    fn words(&self, start: u64, end: u64) -> io::Result<Vec<Word>> {
+        use std::os::unix::fs::FileExt;
+        let mut bytes = vec![0u8; ((end - start) / crate::PAGE * 8) as usize];
+        self.file.read_exact_at(&mut bytes, start / crate::PAGE * 8)?;
+        let word = |part: &[u8]| Word(part.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)));
+        Ok(bytes.chunks_exact(8).map(word).collect())
+    }
+}
+
 /// Pages of `[start, end)` that the process shares with no other one: since a fork it (or the other one) has written to them.
 pub fn pages_of_its_own(pid: i32, start: u64, end: u64) -> io::Result<Vec<u64>> {
     use std::os::unix::fs::FileExt;
@@ -172,4 +213,51 @@ pub fn pages_of_its_own(pid: i32, start: u64, end: u64) -> io::Result<Vec<u64>> 
         }
     }
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PAGE;
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    /// A child that shares all memory with us, has written to `at`, and ends when the other end is closed.
+    fn child(at: *mut u8) -> (i32, UnixStream) {
+        let (mine, theirs) = UnixStream::pair().unwrap();
+        // SAFETY: the child makes system calls only, on what was there before the fork, and writes to memory of its own copy.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            let mut byte = 0u8;
+            // SAFETY: as above; `_exit` runs nothing of ours.
+            unsafe {
+                at.write_volatile(7);
+                libc::write(theirs.as_raw_fd(), (&raw const byte).cast(), 1);
+                libc::close(mine.as_raw_fd());
+                libc::read(theirs.as_raw_fd(), (&raw mut byte).cast(), 1);
+                libc::_exit(0);
+            }
+        }
+        (&mine).read_exact(&mut [0]).unwrap();
+        (pid, mine)
+    }
+
+    #[test]
+    fn pages_are_shared_until_somebody_writes() {
+        let mut memory = vec![1u8; 9 * PAGE as usize];
+        let from = memory.as_ptr().align_offset(PAGE as usize);
+        memory[from..].fill(3);
+        let start = memory[from..].as_ptr() as u64;
+        let (pid, hold) = child(&raw mut memory[from + 2 * PAGE as usize]);
+        memory[from + 5 * PAGE as usize] = 9;
+        let (me, other) = (Pagemap::open(std::process::id() as i32).unwrap(), Pagemap::open(pid).unwrap());
+        let shared = me.shared_with(&other, start, start + 8 * PAGE).unwrap();
+        let shares = [2, 5].map(|n| me.shares(start + n * PAGE, start + (n + 1) * PAGE).unwrap());
+        let any = me.shares(start, start + 8 * PAGE).unwrap();
+        drop(hold);
+        // SAFETY: the child is ours; no status is asked for.
+        unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+        assert_eq!(shared, [true, true, false, true, true, false, true, true]);
+        assert!(any && !shares[0] && !shares[1]);
+    }
 }

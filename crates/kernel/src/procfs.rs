@@ -89,6 +89,13 @@ pub fn footprint(pid: i32) -> u64 {
     lines.filter_map(|l| l.split_ascii_whitespace().next()?.parse::<u64>().ok()).sum::<u64>() * 1024
 }
 
+/// Resident bytes of a process, of pages that others have, too (since a fork, say) its part. None if that can't be known. The kernel looks at each page.
+pub fn proportional(pid: i32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let kb = text.lines().find_map(|l| l.strip_prefix("Pss:"))?.split_ascii_whitespace().next()?.parse::<u64>().ok()?;
+    Some(kb * 1024)
+}
+
 /// Bytes of a process that are locked in memory.
 pub fn locked_memory(pid: i32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();

@@ -125,9 +125,25 @@ pub struct GuestOrder {
     /// File systems that other nodes have, too: name and directory (`[files] shared`).
     #[serde(default)]
     pub shared: Vec<(String, String)>,
+    /// Guests that are here, of any owner and home.
+    #[serde(default)]
+    pub kin: Vec<Kin>,
     /// For tests: where files say in which phase to stand still (hold.rs).
     #[serde(default)]
     pub holds: Option<String>,
+}
+
+/// A guest that is here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kin {
+    /// Its home node.
+    pub home: String,
+    /// Its pid there.
+    pub pid: u32,
+    /// Its owner there.
+    pub uid: u32,
+    /// The process that is it, here.
+    pub body: u32,
 }
 
 /// A wait with a limit that a thread is in, at home: it has waited for a part of it before, elsewhere.
@@ -207,6 +223,9 @@ pub enum Report {
         uid: u32,
         /// Command line.
         command: String,
+        /// The process that computes here (guest only).
+        #[serde(default)]
+        body: u32,
     },
     /// Where the process is now. Sent by both roles when it changes; counters also every second.
     State {
@@ -226,6 +245,9 @@ pub enum Report {
         pulled: u64,
         /// Pages pushed in the background.
         pushed: u64,
+        /// Pages that were not sent, since kin had them at the node.
+        #[serde(default)]
+        found: u64,
         /// CPU time spent abroad, milliseconds, all nodes together.
         cpu_abroad_ms: u64,
         /// CPU time by node name, milliseconds (deputy only).

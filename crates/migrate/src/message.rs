@@ -34,6 +34,13 @@ pub const MAX_WAY: usize = 4096;
 /// Most bytes of one file that may be on their way or asked for.
 pub const MAX_FETCH: u64 = 16 << 20;
 
+/// Pages of which one sum is made (see [`Down::Known`]).
+pub const SUM_PAGES: u64 = 16;
+/// Most processes of which a node may have pages that another one has, too.
+pub const MAX_KIN: usize = 64;
+/// Most ranges in one `Unknown`.
+pub const MAX_UNKNOWN: usize = 64;
+
 /// Most memory calls in one message.
 pub const MAX_MAP_CALLS: usize = 1024;
 
@@ -307,6 +314,17 @@ pub enum Down {
     Prepare(Layout),
     /// Pages, asked for or not.
     Pages(Vec<Run>),
+    /// Pages that a guest of the same owner and home which you have may have, too, at the same place: take them from there, or say `Unknown`.
+    Known {
+        /// Which one: its pid, as `Prepared` said.
+        kin: i32,
+        /// Address of the first page.
+        addr: u64,
+        /// How many.
+        pages: u32,
+        /// BLAKE3 of each [`SUM_PAGES`] of them (the last may be fewer).
+        sums: Vec<[u8; 32]>,
+    },
     /// This page does not exist at home: the access must fault at home.
     NoPage(u64),
     /// It has begun another program since the layout (exec): nothing of that holds any more, and the kernel's own mappings are here.
@@ -403,6 +421,8 @@ pub enum Up {
     Prepared {
         /// See above.
         post_copy: bool,
+        /// Guests of the same owner and home that are here: pids at home.
+        kin: Vec<i32>,
     },
     /// It runs. (Accepting this, or a request, is the commit.)
     Started,
@@ -438,6 +458,8 @@ pub enum Up {
     Mapped(Vec<MapCall>),
     /// These pages count as written from now on: home's copies of them are of no use any more.
     Took(Vec<(u64, u64)>),
+    /// Pages that were said to be known and are not: begin and end.
+    Unknown(Vec<(u64, u64)>),
     /// Written pages; those that are zero need not be there at home.
     Written(Vec<Run>),
     /// It must go home now.

@@ -121,6 +121,7 @@ pub async fn receive(node: Arc<Node>, stream: TcpStream, from: SocketAddr) {
         refuse: drained.or(refuse),
         from: node.config.guests.from.clone(),
         shared: node.config.files.shared_directories(),
+        kin: node.table().kin(),
         holds: node.holds(),
     };
     let blocking = stream.into_std().and_then(|s| s.set_nonblocking(false).map(|()| s));

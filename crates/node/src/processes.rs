@@ -4,7 +4,7 @@
 use crate::owner::Facts;
 use crate::views::Process;
 use pando_balance::Wish;
-use pando_migrate::control::{Io, MoveRecord};
+use pando_migrate::control::{Io, Kin, MoveRecord};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -35,6 +35,8 @@ pub struct Known {
     pub before: Totals,
     /// A daemon before this one knew it and wrote that down.
     pub recalled: bool,
+    /// The process that computes here, of a guest; else 0.
+    pub body: u32,
 }
 
 /// What is counted while a process is away.
@@ -42,6 +44,9 @@ pub struct Known {
 pub struct Totals {
     /// Calls, pages pulled, pages pushed, CPU milliseconds abroad.
     pub counters: [u64; 4],
+    /// Pages that were found where it went.
+    #[serde(default)]
+    pub found: u64,
     /// CPU milliseconds by node.
     pub cpu_by_node: Vec<(String, u64)>,
     /// Bytes.
@@ -51,13 +56,14 @@ pub struct Totals {
 impl Totals {
     fn of(view: &Process) -> Totals {
         let counters = [view.calls, view.pulled, view.pushed, view.cpu_abroad_ms];
-        Totals { counters, cpu_by_node: view.cpu_by_node.clone(), io: view.io }
+        Totals { counters, found: view.found, cpu_by_node: view.cpu_by_node.clone(), io: view.io }
     }
 
     /// With what a helper has counted itself.
     fn and(&self, more: &Totals) -> Totals {
         let mut sum = self.clone();
         sum.counters.iter_mut().zip(more.counters).for_each(|(sum, more)| *sum += more);
+        sum.found += more.found;
         for (node, ms) in &more.cpu_by_node {
             match sum.cpu_by_node.iter_mut().find(|(known, _)| known == node) {
                 Some((_, sum)) => *sum += ms,
@@ -72,7 +78,7 @@ impl Totals {
 
     fn show(self, view: &mut Process) {
         [view.calls, view.pulled, view.pushed, view.cpu_abroad_ms] = self.counters;
-        (view.cpu_by_node, view.io) = (self.cpu_by_node, self.io);
+        (view.found, view.cpu_by_node, view.io) = (self.found, self.cpu_by_node, self.io);
     }
 }
 
@@ -95,6 +101,8 @@ pub struct Arrival {
     pub helper: u32,
     /// See [`Known`].
     pub start_time: u64,
+    /// The process that computes here, of a guest.
+    pub body: u32,
 }
 
 /// Counters and place, as a helper reports them: of its own time.
@@ -146,7 +154,10 @@ impl Table {
         let (since, wish) = (Instant::now(), Wish::default());
         let before = Totals::default();
         let recalled = false;
-        self.known.insert(key, Known { view, start_time, connected: false, since, sent: None, wish, before, recalled });
+        self.known.insert(
+            key,
+            Known { view, start_time, connected: false, since, sent: None, wish, before, recalled, body: 0 },
+        );
     }
 
     /// What the user of a process wants of Pando.
@@ -188,15 +199,23 @@ impl Table {
             wish: Wish::default(),
             before: Totals::default(),
             recalled: false,
+            body: 0,
         });
         if known.view.helper != Some(arrival.helper) {
             known.before = Totals::of(&known.view);
         }
         known.connected = true;
-        known.start_time = arrival.start_time;
+        (known.start_time, known.body) = (arrival.start_time, arrival.body);
         let view = &mut known.view;
         (view.home, view.uid, view.command, view.role) = (home, arrival.uid, arrival.command, role.into());
         view.helper = Some(arrival.helper);
+    }
+
+    /// Guests that are here.
+    pub fn kin(&self) -> Vec<Kin> {
+        let here = self.known.values().filter(|k| k.connected && k.body != 0);
+        let kin = |k: &Known| Kin { home: k.view.home.clone(), pid: k.view.pid, uid: k.view.uid, body: k.body };
+        here.map(kin).collect()
     }
 
     /// A helper reported. Says where the process went if that changed.
@@ -306,7 +325,7 @@ mod tests {
     use super::*;
 
     fn arrival(home: &str, pid: u32) -> Arrival {
-        Arrival { key: (home.into(), pid), uid: 7, command: "x".into(), helper: 90, start_time: 5 }
+        Arrival { key: (home.into(), pid), uid: 7, command: "x".into(), helper: 90, start_time: 5, body: 0 }
     }
 
     fn progress(place: &str, phase: &str) -> Progress {
@@ -315,6 +334,7 @@ mod tests {
             phase: phase.into(),
             stopped: false,
             counted: Totals {
+                found: 0,
                 counters: [1, 2, 3, 4],
                 cpu_by_node: vec![("n2".into(), 4)],
                 io: Io { read: 9, ..Io::default() },

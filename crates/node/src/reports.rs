@@ -103,12 +103,12 @@ async fn meet(node: &Arc<Node>, lines: &mut Lines) -> Option<Helper> {
             }
         };
         match report {
-            Report::Hello { role, helper, pid, home, uid, command } => {
+            Report::Hello { role, helper, pid, home, uid, command, body } => {
                 let local = home == node.name();
                 let start_time = if local { Facts::read(pid).map_or(0, |f| f.start_time) } else { 0 };
                 let key = (home, pid);
                 let command = clean(&command);
-                let arrival = Arrival { key: key.clone(), uid, command, helper, start_time };
+                let arrival = Arrival { key: key.clone(), uid, command, helper, start_time, body };
                 node.table().arrived(arrival);
                 return Some(Helper { role, key, pid: helper });
             }
@@ -160,9 +160,11 @@ fn heed(node: &Arc<Node>, helper: &Helper, report: Report) -> bool {
     let key = &helper.key;
     match report {
         Report::Hello { .. } => tracing::warn!("engine: a second hello of {helper}"),
-        Report::State { place, phase, stopped, calls, pulled, pushed, cpu_abroad_ms, cpu_by_node, io, .. } => {
+        Report::State {
+            place, phase, stopped, calls, pulled, pushed, found, cpu_abroad_ms, cpu_by_node, io, ..
+        } => {
             let counters = [calls, pulled, pushed, cpu_abroad_ms];
-            let counted = Totals { counters, cpu_by_node, io };
+            let counted = Totals { counters, found, cpu_by_node, io };
             node.table().progress(key, Progress { place, phase, stopped, counted });
             if helper.role == "deputy" {
                 let cpu_ms = node.table().get(key).map_or(0, |known| known.view.cpu_abroad_ms);

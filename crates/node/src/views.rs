@@ -285,6 +285,9 @@ pub struct Process {
     pub pulled: u64,
     /// Pages pushed in the background.
     pub pushed: u64,
+    /// Pages that were not sent: a process that shares them since a fork had them there.
+    #[serde(default)]
+    pub found: u64,
     /// CPU time abroad, milliseconds.
     pub cpu_abroad_ms: u64,
     /// CPU time by node, milliseconds.

@@ -62,6 +62,7 @@ impl Line {
             calls: counters.0,
             pulled: counters.1,
             pushed: counters.2,
+            found: 0,
             cpu_abroad_ms: counters.3,
             cpu_by_node: vec![(place, 1234)],
             io: Io::default(),
@@ -128,6 +129,7 @@ pub fn deputy() {
         home: home.clone(),
         uid: order.caller_uid,
         command: "fake command".into(),
+        body: 0,
     };
     let mut line = Line::new(&order.engine_socket, hello);
     let mut place = home.clone();
@@ -190,6 +192,7 @@ pub fn guest() {
         home: "elsewhere".into(),
         uid: 0,
         command: "a visitor".into(),
+        body: 0,
     };
     let mut line = Line::new(&order.engine_socket, hello);
     line.state(4242, &order.node, "away");

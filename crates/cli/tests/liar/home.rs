@@ -181,6 +181,7 @@ impl Visit {
         let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let theirs: OwnedFd = listener.accept().unwrap().0.into();
         let order = GuestOrder {
+            kin: Vec::new(),
             node: "honest".into(),
             identity_dir: stage.identity_dir("honest"),
             engine_socket: stage.engine_socket(),

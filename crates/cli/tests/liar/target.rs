@@ -116,7 +116,7 @@ impl Taken {
     pub fn of(stage: Stage, victim: Child) -> Self {
         let (stage, victim, deputy, mut chan) = connected_for(stage, victim);
         let layout = prepared(&mut chan);
-        chan.send(&Up::Prepared { post_copy: true }, &[]).unwrap();
+        chan.send(&Up::Prepared { post_copy: true, kin: Vec::new() }, &[]).unwrap();
         let (mut areas, mut thread) = (Vec::new(), None);
         let start = loop {
             match chan.wait::<Down>(PATIENCE).unwrap() {

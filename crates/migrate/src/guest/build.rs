@@ -209,17 +209,22 @@ pub(super) fn map_call(a: &Area) -> Call {
     call(libc::SYS_mmap, &[a.start, a.end - a.start, u64::from(a.prot), flags as u64, u64::MAX, 0])
 }
 
+/// Traces the new guest and has it stand still.
+fn seize(tracee: Tracee) -> Result<()> {
+    at("trace the guest", tracee.seize(libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACECLONE))?;
+    at("interrupt the guest", tracee.interrupt())?;
+    match at("wait for the guest", tracee.wait(true))? {
+        Some(Stop::Event(_)) => Ok(()),
+        other => Err(GuestError::Protocol(format!("the new guest stopped as {other:?}"))),
+    }
+}
+
 fn prepare(order: GuestOrder, offer: Offer, chan: Channel, plan: &Plan, layout: &Layout) -> Result<Guest> {
     let children = at("signalfd", signal::child_signal_fd())?;
     let body = at("the sandbox", sandbox::spawn(plan))?;
     let tracee = Tracee { tid: body.pid };
     let built = (|| {
-        at("trace the guest", tracee.seize(libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACECLONE))?;
-        at("interrupt the guest", tracee.interrupt())?;
-        match at("wait for the guest", tracee.wait(true))? {
-            Some(Stop::Event(_)) => {}
-            other => return Err(GuestError::Protocol(format!("the new guest stopped as {other:?}"))),
-        }
+        seize(tracee)?;
         let memory = at("the guest's memory", ProcessMemory::open(body.pid))?;
         let pagemap = at("the guest's pagemap", Pagemap::open(body.pid))?;
         Ok((memory, pagemap, Room::new(&order.limits, &body)))
@@ -236,6 +241,7 @@ fn prepare(order: GuestOrder, offer: Offer, chan: Channel, plan: &Plan, layout: 
     let (now, mut threads) = (Instant::now(), Threads::default());
     threads.insert(GuestThread::new(offer.inner_pid, tracee));
     let files = super::files::Files::new(&order.shared, offer.uid);
+    let kin = super::kin::memories(&order, &offer);
     Ok(Guest {
         order,
         offer,
@@ -277,6 +283,8 @@ fn prepare(order: GuestOrder, offer: Offer, chan: Channel, plan: &Plan, layout: 
         wants_home: false,
         reported: now,
         counted: (0, 0, 0),
+        kin,
+        found: 0,
     })
 }
 
@@ -299,7 +307,8 @@ impl Guest {
         }
         self.empty_and_map(&regs, layout)?;
         self.hold("prepare");
-        self.send(&Up::Prepared { post_copy: self.body.full_uffd }, &[])?;
+        let kin = self.kin.keys().copied().collect();
+        self.send(&Up::Prepared { post_copy: self.body.full_uffd, kin }, &[])?;
         let limit = Duration::from_millis(self.order.limits.prepare_ms.max(self.order.limits.freeze_ms)) * 4;
         let (mut arriving, mut another, mut adjusted) = (Arriving::default(), false, false);
         let start = loop {
@@ -330,6 +339,7 @@ impl Guest {
             home: self.offer.home.clone(),
             uid: self.offer.uid,
             command: self.offer.command.clone(),
+            body: self.body.pid as u32,
         });
         self.start(&regs, &start, &arriving.threads)
     }

@@ -13,6 +13,7 @@ mod files;
 mod fork;
 mod heap;
 mod huge;
+mod kin;
 mod leave;
 mod mirror;
 mod release;
@@ -197,6 +198,9 @@ pub(crate) struct Guest {
     wants_home: bool,
     reported: Instant,
     counted: (u64, u64, u64),
+    /// Other guests here that may have pages of it, and how many were taken from them.
+    kin: kin::Memories,
+    found: u64,
 }
 
 /// Runs one guest to its end. Returns the exit code.
@@ -334,8 +338,9 @@ impl Guest {
         let frozen = matches!(self.leaving, Leaving::Frozen);
         match down {
             Down::Reply { .. } | Down::Interrupted { .. } if self.leaving.freezing() => Ok(()),
-            Down::Signal(..) | Down::Pages(_) | Down::NoPage(_) if frozen => Ok(()),
+            Down::Signal(..) | Down::Pages(_) | Down::Known { .. } | Down::NoPage(_) if frozen => Ok(()),
             Down::Pages(runs) => self.install(&runs, &body),
+            Down::Known { kin, addr, pages, sums } => self.on_known(kin, addr, pages, &sums),
             Down::NoPage(addr) => {
                 self.pulls.remove(&addr);
                 self.want_home(format!("it touched memory at {addr:#x} that only home can judge"))
@@ -448,7 +453,8 @@ impl Guest {
             stopped: self.paused,
             calls,
             pulled,
-            pushed,
+            pushed: pushed - self.found,
+            found: self.found,
             cpu_abroad_ms: ms,
             cpu_by_node: vec![(self.order.node.clone(), ms)],
             io: Io { cached: self.files.served, ..self.io },

@@ -99,7 +99,7 @@ impl Deputy {
             let waiting = abroad.chan.wants_write();
             chan = (abroad.chan.raw(), waiting);
             reading = self.files.is_busy() && !waiting;
-            pushing = !abroad.push.is_empty() && !waiting;
+            pushing = abroad.pushes() && !waiting;
             if abroad.chan.is_crowded() {
                 // Its questions wait in the socket, which would wake us at once.
                 std::thread::sleep(Duration::from_millis(1));
@@ -174,6 +174,7 @@ impl Deputy {
             }
             Up::Mapped(calls) => self.on_mapped(&calls),
             Up::Took(ranges) => self.on_took(&ranges),
+            Up::Unknown(ranges) => self.on_unknown(&ranges),
             Up::Written(runs) => self.on_written(&runs, &body),
             Up::WantHome(reason) => self.come_home_for(&said(&reason)),
             Up::Ask(ask, fd, owners) => self.on_ask(ask, fd, owners),

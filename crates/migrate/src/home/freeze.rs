@@ -185,6 +185,7 @@ impl Deputy {
             last_seq: 0,
             pulled: 0,
             pushed: 0,
+            found: 0,
             cpu_by_node: BTreeMap::new(),
             reported: now,
             phase: "prepare",

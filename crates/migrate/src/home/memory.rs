@@ -156,34 +156,47 @@ impl Deputy {
     /// Sends the next chunk of the background push. False when there is nothing left.
     pub(super) fn push_some(&mut self) -> Result<bool> {
         let Some(abroad) = &mut self.abroad else { return Ok(false) };
-        let Some((start, end)) = abroad.push.pop_front() else { return Ok(false) };
+        let plain = !abroad.plain.is_empty();
+        let queue = if plain { &mut abroad.plain } else { &mut abroad.push };
+        let Some((start, end)) = queue.pop_front() else { return Ok(false) };
         let cut = end.min(start + CHUNK as u64);
         if cut < end {
-            abroad.push.push_front((cut, end));
+            queue.push_front((cut, end));
         }
         let mut data = vec![0; (cut - start) as usize];
-        let got = if self.held.is_empty() && self.kept.is_empty() {
+        let as_kin = self.is_as_kin_has_it();
+        // Pages that are shared since a fork stay so.
+        let shares = at("its pagemap", self.pagemap.shares(start, cut))?;
+        let got = if as_kin && !shares {
             self.memory.read_present(start, &mut data) / PAGE as usize * PAGE as usize
         } else {
             self.read_page_range(start, &mut data)
         };
-        self.pushed += (got / PAGE as usize) as u64;
-        let (runs, parts) = runs_of(start, &data[..got]);
-        if !runs.is_empty() {
-            self.tell(&Down::Pages(runs), &parts)?;
+        let parts = if as_kin && shares && !plain {
+            self.tell_known(start, &data[..got])?
+        } else {
+            vec![(start, &data[..got])]
+        };
+        for (start, data) in parts {
+            self.pushed += data.len() as u64 / PAGE;
+            let (runs, parts) = runs_of(start, data);
+            if !runs.is_empty() {
+                self.tell(&Down::Pages(runs), &parts)?;
+            }
         }
         Ok(true)
     }
 
     fn forget_push(&mut self, start: u64, end: u64) {
         let Some(abroad) = &mut self.abroad else { return };
-        let old = std::mem::take(&mut abroad.push);
-        for (s, e) in old {
-            if s < start.min(e) {
-                abroad.push.push_back((s, e.min(start)));
-            }
-            if e > end.max(s) {
-                abroad.push.push_back((s.max(end), e));
+        for queue in [&mut abroad.push, &mut abroad.plain] {
+            for (s, e) in std::mem::take(queue) {
+                if s < start.min(e) {
+                    queue.push_back((s, e.min(start)));
+                }
+                if e > end.max(s) {
+                    queue.push_back((s.max(end), e));
+                }
             }
         }
     }

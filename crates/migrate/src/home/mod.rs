@@ -11,6 +11,7 @@ mod files;
 mod fork;
 mod freeze;
 mod hole;
+mod kin;
 mod masked;
 mod memory;
 mod offer;
@@ -30,6 +31,7 @@ use crate::channel::{Channel, ChannelError};
 use crate::control::{Command, DeputyOrder, Destination, MoveRecord, Report};
 use crate::link::Link;
 use crate::message::{Context, CpuTimers, Down};
+use kin::Kin;
 use pando_kernel::memory::ProcessMemory;
 use pando_kernel::pagemap::Pagemap;
 use pando_kernel::{inject, procfs, ptrace};
@@ -142,11 +144,24 @@ pub(crate) struct Abroad {
     pub chan: Channel,
     /// Pages to send in the background.
     pub push: VecDeque<(u64, u64)>,
+    /// Of these it was said that they are known there, and they were not.
+    pub plain: VecDeque<(u64, u64)>,
+    pub kin: Vec<Kin>,
     pub cpu_ns: u64,
     pub since: Instant,
 }
 
 impl Abroad {
+    pub fn new(node: String, chan: Channel, kin: Vec<Kin>) -> Abroad {
+        let (push, plain, since) = (VecDeque::new(), VecDeque::new(), Instant::now());
+        Abroad { node, chan, push, plain, kin, cpu_ns: 0, since }
+    }
+
+    /// Is there memory to send in the background?
+    pub fn pushes(&self) -> bool {
+        !self.push.is_empty() || !self.plain.is_empty()
+    }
+
     /// A thread has no more CPU time than time has passed (and a little, for the making of the guest).
     pub fn believable(&self, cpu_ns: u64, threads: usize) -> u64 {
         cpu_ns.min((self.since.elapsed().as_nanos() as u64 + 10_000_000_000).saturating_mul(threads.max(1) as u64))
@@ -239,6 +254,8 @@ pub(crate) struct Deputy {
     pub last_seq: u64,
     pub pulled: u64,
     pub pushed: u64,
+    /// Pages that the target has taken from others that it has.
+    pub found: u64,
     pub cpu_by_node: BTreeMap<String, u64>,
     pub reported: Instant,
     pub phase: &'static str,
@@ -330,6 +347,7 @@ impl Deputy {
             calls: self.calls,
             pulled: self.pulled,
             pushed: self.pushed,
+            found: self.found,
             cpu_abroad_ms: total / 1_000_000,
             cpu_by_node: by_node.into_iter().map(|(n, ns)| (n, ns / 1_000_000)).collect(),
             io: self.files.io,
@@ -345,6 +363,7 @@ impl Deputy {
             home: self.order.node.clone(),
             uid: self.uid,
             command: self.command.clone(),
+            body: 0,
         });
     }
 

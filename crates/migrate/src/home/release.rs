@@ -55,7 +55,7 @@ impl Deputy {
         if !self.can_discard() {
             return Ok(());
         }
-        let mut unsent: Vec<(u64, u64)> = abroad.push.iter().copied().collect();
+        let mut unsent: Vec<(u64, u64)> = abroad.push.iter().chain(&abroad.plain).copied().collect();
         unsent.sort_unstable();
         let maps = at("its map", procfs::maps(self.pid))?;
         let mut ranges = Vec::new();
@@ -107,7 +107,7 @@ impl Deputy {
         written.sort_unstable();
         let calls: Vec<Call> = without(ranges, &written).iter().map(discard).collect();
         self.inject_quietly(tid, &calls)?;
-        let sends = self.abroad.as_ref().is_some_and(|a| !a.push.is_empty() || a.chan.wants_write());
+        let sends = self.abroad.as_ref().is_some_and(|a| a.pushes() || a.chan.wants_write());
         if ranges.is_empty() && !sends {
             self.releasing = Releasing::No;
         }

@@ -1,5 +1,6 @@
 //! The last step of a move away: the threads go to the prepared node, and its first message is the commit.
 
+use super::kin::Kin;
 use super::offer::{holds, special_of};
 use super::target::Prepared;
 use super::thread::State;
@@ -9,7 +10,6 @@ use crate::layout::TOP;
 use crate::message::{Area, Context, Down, Run, Special, Start, Up, said, signal_frames};
 use pando_kernel::ptrace::{self, Stop};
 use pando_kernel::{PAGE, clock, page_floor, procfs};
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// Of so many threads the first instructions' pages go along; others fetch theirs.
@@ -153,8 +153,7 @@ impl Deputy {
             let options = libc::PTRACE_O_EXITKILL | births;
             at("set EXITKILL", thread.tracee.set_options(options))?;
         }
-        self.abroad =
-            Some(Abroad { node, chan: prepared.chan, push: VecDeque::new(), cpu_ns: 0, since: Instant::now() });
+        self.abroad = Some(Abroad::new(node, prepared.chan, Kin::open(&prepared.kin, self.uid)));
         self.thawed = self.froze.elapsed();
         self.forget_urgency();
         self.tell_urgency()?;

@@ -29,6 +29,8 @@ pub(crate) struct Prepared {
     pub post_copy: bool,
     /// Where it has put the kernel's own mappings; a later change of the map does not move them.
     pub special: Vec<Special>,
+    /// Other processes of this owner that it has.
+    pub kin: Vec<i32>,
 }
 
 /// Connects, offers, has the sandbox made. Blocks up to the limits.
@@ -77,8 +79,8 @@ pub(crate) fn prepare(request: Request) -> Result<Prepared> {
                 }
             }
             Up::Decline(why) => return Err(refused(format!("declines: {}", said(&why)))),
-            Up::Prepared { post_copy } => {
-                return Ok(Prepared { node: name.clone(), chan, post_copy, special: request.layout.special });
+            Up::Prepared { post_copy, kin } => {
+                return Ok(Prepared { node: name.clone(), chan, post_copy, special: request.layout.special, kin });
             }
             Up::Failed(why) => return Err(refused(format!("could not make a place for it: {}", said(&why)))),
             other => return Err(refused(said(&format!("answered out of turn: {other:?}")))),

@@ -52,5 +52,7 @@ pub fn coming(node: &Node) -> u64 {
         let going = state.going.iter().filter(|(key, to)| leaves(key, to)).map(|(key, _)| key);
         asked.map(|(key, _)| key).chain(going).map(|key| key.1).collect()
     };
-    pids.into_iter().filter_map(|pid| procfs::stat(pid as i32)).map(|s| s.resident).sum()
+    // What others share with it since a fork stays.
+    let has = |pid: u32| procfs::proportional(pid as i32).or_else(|| Some(procfs::stat(pid as i32)?.resident));
+    pids.into_iter().filter_map(has).sum()
 }
