@@ -142,8 +142,10 @@ pub struct Kin {
     pub pid: u32,
     /// Its owner there.
     pub uid: u32,
-    /// The process that is it, here.
+    /// The process that is it, here, and its helper.
     pub body: u32,
+    /// See there.
+    pub helper: u32,
 }
 
 /// A wait with a limit that a thread is in, at home: it has waited for a part of it before, elsewhere.

@@ -213,9 +213,11 @@ impl Table {
 
     /// Guests that are here.
     pub fn kin(&self) -> Vec<Kin> {
-        let here = self.known.values().filter(|k| k.connected && k.body != 0);
-        let kin = |k: &Known| Kin { home: k.view.home.clone(), pid: k.view.pid, uid: k.view.uid, body: k.body };
-        here.map(kin).collect()
+        let kin = |k: &Known| {
+            let helper = k.view.helper.filter(|_| k.connected && k.body != 0)?;
+            Some(Kin { home: k.view.home.clone(), pid: k.view.pid, uid: k.view.uid, body: k.body, helper })
+        };
+        self.known.values().filter_map(kin).collect()
     }
 
     /// A helper reported. Says where the process went if that changed.

@@ -2,13 +2,17 @@
 //! (docs/decisions/0049).
 
 use super::{Guest, GuestError, Result};
-use crate::control::GuestOrder;
+use crate::control::{GuestOrder, Kin};
 use crate::message::{CHUNK, MAX_KIN, Offer, Run, SUM_PAGES, Up};
 use pando_kernel::PAGE;
 use pando_kernel::memory::ProcessMemory;
+use pando_kernel::procfs;
 use std::collections::BTreeMap;
 
 const SUM_BYTES: usize = (SUM_PAGES * PAGE) as usize;
+
+/// So far below its helper a guest's process is, at most: there is the sandbox's init.
+const GENERATIONS: usize = 2;
 
 /// The memory of such guests, by their pids at home. A page of theirs that is not there is not waited for.
 pub(super) type Memories = BTreeMap<i32, ProcessMemory>;
@@ -16,7 +20,14 @@ pub(super) type Memories = BTreeMap<i32, ProcessMemory>;
 /// Those of this node that the offered process may share pages with.
 pub(super) fn memories(order: &GuestOrder, offer: &Offer) -> Memories {
     let kin = order.kin.iter().filter(|k| k.home == offer.home && k.uid == offer.uid && k.pid as i32 != offer.pid);
-    kin.take(MAX_KIN).filter_map(|k| Some((k.pid as i32, ProcessMemory::open(k.body as i32).ok()?))).collect()
+    kin.take(MAX_KIN).filter_map(|k| Some((k.pid as i32, memory(k)?))).collect()
+}
+
+/// The memory of the guest that is meant, and of nobody who has got its number since.
+fn memory(kin: &Kin) -> Option<ProcessMemory> {
+    let memory = ProcessMemory::open(kin.body as i32).ok()?;
+    let mut ancestors = std::iter::successors(procfs::parent(kin.body as i32), |&pid| procfs::parent(pid));
+    ancestors.by_ref().take(GENERATIONS).any(|pid| pid == kin.helper as i32).then_some(memory)
 }
 
 impl Guest {
