@@ -79,7 +79,7 @@ fn the_rest_is_written_although_the_guest_left_before_that_could_begin() {
     // All at once: home has no time to begin.
     t.chan.send(&call, &[]).unwrap();
     t.chan.send(&Up::Thread(t.tid(), Box::new(context)), &[&xstate]).unwrap();
-    t.say(&Up::Frozen { timers, cpu_ns: 1 }, &[]);
+    t.say(&Up::Frozen { timers, cpu_ns: 1, brk: None }, &[]);
     let mut pipe = t.victim.stdout.take().unwrap();
     let mut written = Vec::new();
     pipe.read_to_end(&mut written).unwrap();

@@ -253,7 +253,7 @@ fn any_messages(t: &mut Taken, changes: &[(u8, u16, u8)]) {
         Up::WantHome("it does".into()),
         Up::Undelivered,
         Up::Thread(tid, context),
-        Up::Frozen { timers: t.timers, cpu_ns: 5 },
+        Up::Frozen { timers: t.timers, cpu_ns: 5, brk: None },
         Up::Usage(7, vec![(tid, 0), (1, 3)]),
         Up::Ask(3, 1, Owners::Unknown),
         Up::Position(1, 4),
@@ -335,6 +335,12 @@ fn messages_out_of_their_phase_are_refused() {
         t.say(&Up::Thread(t.tid(), context), &t.xstate.clone());
     });
     found_out("was not asked for", |t| t.say_frozen());
+    found_out("another page", |t| {
+        t.called_home();
+        let (tid, context, xstate) = (t.tid(), t.context.clone(), t.xstate.clone());
+        t.say_thread(tid, &context, &xstate);
+        t.say(&Up::Frozen { timers: t.timers, cpu_ns: 1, brk: Some(t.start.brk + 0x20_0000) }, &[]);
+    });
     found_out("signals that it can't have", |t| t.say(&Up::Undelivered, &[0; 128]));
     found_out("was not asked to take", |t| t.say(&Up::Took(vec![(t.place() & !4095, t.place())]), &[]));
     for range in [(0x10000, 0x11000), (0x10001, 0x11000), (0x11000, 0x10000), (0, u64::MAX)] {

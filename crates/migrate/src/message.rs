@@ -474,6 +474,8 @@ pub enum Up {
         timers: CpuTimers,
         /// CPU time used here, nanoseconds.
         cpu_ns: u64,
+        /// Where exactly the break is, if the program sets it without a word: before this home knows the page.
+        brk: Option<u64>,
     },
     /// May reads of this descriptor be answered here? (The number of the question, counted up from 1.)
     Ask(u64, i32, Owners),

@@ -361,6 +361,17 @@ mod tests {
     }
 
     #[test]
+    fn only_guests_that_are_here_have_memory_for_others() {
+        let mut t = Table::new("n1".into());
+        t.arrived(arrival("n1", 10));
+        t.arrived(Arrival { body: 77, ..arrival("n2", 20) });
+        t.arrived(Arrival { body: 78, ..arrival("n2", 21) });
+        t.done(&("n2".into(), 21), "home");
+        let kin = Kin { home: "n2".into(), pid: 20, uid: 7, body: 77, helper: 90 };
+        assert_eq!(t.kin(), [kin]);
+    }
+
+    #[test]
     fn stays_elsewhere_add_up_also_over_a_restart_of_the_daemon() {
         let stay = |t: &mut Table, helper: u32| {
             t.arrived(Arrival { helper, ..arrival("n1", 10) });

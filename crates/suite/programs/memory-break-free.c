@@ -63,6 +63,18 @@ int main(int argc, char **argv) {
             set(top - i);
             CHECK((uintptr_t)syscall(SYS_brk, 0) == top - i);
         }
+        // A move finds it in a call, with the break in the middle of a page.
+        set((uintptr_t)page + 77);
+        usleep(3000);
+        CHECK((uintptr_t)syscall(SYS_brk, 0) == (uintptr_t)page + 77);
+        set(top);
+        // More of it than home hears of at once.
+        if (round % 8 == 0)
+            for (int i = 0; i < 1200; i++) {
+                set((uintptr_t)page + 4096);
+                set(top);
+                CHECK(mprotect(page, 4096, PROT_READ | PROT_WRITE | (i % 2 ? PROT_EXEC : 0)) == 0);
+            }
         CHECK(filled(base, page - base, round));
         for (char *at = page + 4096; at < (char *)top - 200; at++) CHECK(*at == 0);
         set((uintptr_t)base);

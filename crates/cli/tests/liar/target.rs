@@ -248,7 +248,7 @@ impl Taken {
 
     pub fn say_frozen(&mut self) {
         let timers = self.timers;
-        self.say(&Up::Frozen { timers, cpu_ns: 1 }, &[]);
+        self.say(&Up::Frozen { timers, cpu_ns: 1, brk: None }, &[]);
     }
 
     /// Asks to go home, and gives back `context`.

@@ -369,7 +369,7 @@ impl Guest {
             return Ok(());
         }
         let calls = self.deferred.take();
-        self.send(&Up::Mapped(calls), &[])
+        calls.chunks(MAX_MAP_CALLS).try_for_each(|calls| self.send(&Up::Mapped(calls.to_vec()), &[]))
     }
 
     /// A call that only home can judge: limits that change, memory that is locked from now on.

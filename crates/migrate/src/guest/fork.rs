@@ -75,7 +75,7 @@ impl Guest {
         let tracee = self.threads[tid].tracee;
         let registers = at("registers", tracee.registers())?;
         let (context, xstate) = self.freeze_thread(tid)?;
-        self.learn_break(tracee, &registers)?;
+        self.tell_exact_break(tracee, &registers)?;
         at("mask", tracee.set_signal_mask(context.mask))?;
         at("registers", tracee.set_registers(&registers))?;
         self.threads[tid].stopped = true;

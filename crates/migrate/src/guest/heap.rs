@@ -194,19 +194,25 @@ impl Guest {
         }
     }
 
-    /// Looks where exactly the break is, which whoever goes on from here must know. The thread is stopped, its signals are blocked, and its registers
+    /// Where exactly a free break is, which whoever goes on from here must know. The thread is stopped, its signals are blocked, and its registers
     /// are left changed.
-    pub(super) fn learn_break(&mut self, tracee: Tracee, base: &Registers) -> Result<()> {
+    pub(super) fn learn_break(&mut self, tracee: Tracee, base: &Registers) -> Result<Option<u64>> {
         if self.heap.free.is_none() {
-            return Ok(());
+            return Ok(None);
         }
         self.see_break()?;
         let brk = self.inject_in(tracee, base, &[call(libc::SYS_brk, &[0])])?[0] as u64;
         if page_ceil(brk) != page_ceil(self.brk) {
             return Err(GuestError::Protocol(format!("a break at {brk:#x} of a heap that ends at {:#x}", self.brk)));
         }
-        if brk != self.brk {
-            self.break_is_at(brk);
+        Ok(Some(brk))
+    }
+
+    /// The same, and home hears of it as of any other break: a thread is free there to make it.
+    pub(super) fn tell_exact_break(&mut self, tracee: Tracee, base: &Registers) -> Result<()> {
+        match self.learn_break(tracee, base)? {
+            Some(brk) if brk != self.brk => self.break_is_at(brk),
+            _ => {}
         }
         Ok(())
     }

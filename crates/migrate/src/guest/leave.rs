@@ -201,7 +201,7 @@ impl Guest {
         for tid in self.threads.ids() {
             frozen.push((tid, self.freeze_thread(tid)?));
         }
-        let timers = self.take_timers()?;
+        let (timers, brk) = self.take_timers()?;
         self.leaving = Leaving::Frozen;
         self.report_state();
         self.keep_timers_signals()?;
@@ -218,7 +218,7 @@ impl Guest {
             self.send(&Up::Thread(tid, Box::new(context)), &[&xstate])?;
         }
         let cpu_ns = self.cpu_ns();
-        self.send(&Up::Frozen { timers, cpu_ns }, &[])
+        self.send(&Up::Frozen { timers, cpu_ns, brk }, &[])
     }
 
     /// The context of a stopped thread, and its extended state.
@@ -369,21 +369,21 @@ impl Guest {
         true
     }
 
-    /// CPU timers, which all threads share.
-    fn take_timers(&mut self) -> Result<CpuTimers> {
+    /// CPU timers, which all threads share, and the break, where home does not know it to the byte.
+    fn take_timers(&mut self) -> Result<(CpuTimers, Option<u64>)> {
         let scratch = self.hole + crate::layout::SCRATCH;
         let first = self.threads[self.offer.inner_pid].tracee;
         let base = at("registers", first.registers())?;
         let calls = [1, 2].map(|w| call(libc::SYS_getitimer, &[w, scratch + (w - 1) * 32]));
         self.inject_in(first, &base, &calls)?;
-        self.learn_break(first, &base)?;
+        let brk = self.learn_break(first, &base)?;
         let mut timers = CpuTimers::default();
         for (i, timer) in timers.iter_mut().enumerate() {
             for (j, word) in timer.iter_mut().enumerate() {
                 *word = self.memory.word(scratch + i as u64 * 32 + j as u64 * 8).unwrap_or(0);
             }
         }
-        Ok(timers)
+        Ok((timers, brk))
     }
 }
 

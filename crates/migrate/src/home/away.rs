@@ -192,7 +192,7 @@ impl Deputy {
             }
             Up::Undelivered => Ok(()),
             Up::Thread(inner, context) => self.on_thread(inner, *context, body),
-            Up::Frozen { timers, cpu_ns } => self.on_frozen(timers, cpu_ns),
+            Up::Frozen { timers, cpu_ns, brk } => self.on_frozen(timers, cpu_ns, brk),
             Up::Usage(cpu_ns, signals) => {
                 for (inner, seen) in signals {
                     // A thread that has ended meanwhile has seen them all.

@@ -10,7 +10,7 @@ use crate::{restart, thread_state};
 use pando_kernel::inject::{self, Call, call};
 use pando_kernel::ptrace::{self, Registers};
 use pando_kernel::signal::{self, SigInfo};
-use pando_kernel::{PAGE, procfs, xstate};
+use pando_kernel::{PAGE, page_ceil, procfs, xstate};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -59,12 +59,16 @@ impl Deputy {
     }
 
     /// All of the process is here.
-    pub(super) fn on_frozen(&mut self, timers: CpuTimers, cpu_ns: u64) -> Result<()> {
+    pub(super) fn on_frozen(&mut self, timers: CpuTimers, cpu_ns: u64, brk: Option<u64>) -> Result<()> {
         if !self.froze_abroad() || self.threads.iter().any(|t| t.context.is_none()) {
             return Err(self.broken("a frozen process that was not asked for, or not all of it"));
         }
+        if brk.is_some_and(|brk| page_ceil(brk) != page_ceil(self.brk)) {
+            return Err(self.broken("a break in another page than its heap ends in"));
+        }
         self.froze = Instant::now();
         self.timers = timers;
+        self.brk = brk.unwrap_or(self.brk);
         self.let_guest_go(cpu_ns);
         self.files.end();
         self.returning = true;
@@ -329,7 +333,8 @@ impl Deputy {
         for thread in self.threads.iter() {
             at("mask", thread.tracee.set_signal_mask(inject::QUIET))?;
         }
-        let mut calls: Vec<Call> = Vec::new();
+        // Here it may still be at the end of its page.
+        let mut calls: Vec<Call> = vec![call(libc::SYS_brk, &[self.brk])];
         for (i, timer) in (0u64..).zip(self.timers) {
             if timer.iter().any(|&v| v != 0) {
                 let bytes: Vec<u8> = timer.iter().flat_map(|v| v.to_le_bytes()).collect();
