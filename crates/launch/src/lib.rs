@@ -26,11 +26,12 @@ mod trial;
 #[cfg(test)]
 mod trial_groups;
 
-pub use frame::{Broken, Frames, MOST, encode};
+pub use frame::{Broken, Copies, Frames, MOST, encode};
 pub use groups::{Bid, Word};
 pub use head::{Act, Head};
 pub use message::{
-    Amount, Ask, Asker, Down, Ending, Granted, Identity, MOST_RAN, Modex, Ran, Said, Stream, Tell, Up, Used, Wish, Work,
+    Amount, Ask, Asker, Down, Ending, Granted, Identity, MOST_RAN, Modex, Own, Ran, Said, Stream, Tell, Up, Used, Wish,
+    Work,
 };
 pub use names::{Name, Named};
 pub use needs::{Wants, listed, needed, wants, wants_pmix};
