@@ -37,7 +37,7 @@ pub use names::{Name, Named};
 pub use needs::{Wants, listed, needed, wants, wants_pmix};
 pub use order::{Environment, Gang, Group, LONGEST_JOB_NAME, Manager, Order, STEP, Share, Stdin, Task};
 pub use own::own;
-pub use parcel::{Kind, Need, Parcel, Spread, Sum, base, check as check_files, piece_size, sum};
+pub use parcel::{Kind, Need, Parcel, Spread, Sum, arity, base, check as check_files, piece_size, sum};
 pub use part::{Child, Effect, Event, Part};
 pub use plan::{Candidate, Mpi, Request, Turns, plan};
 pub use pool::{Pool, Verdict};
