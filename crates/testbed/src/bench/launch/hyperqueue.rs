@@ -11,7 +11,7 @@ use std::time::Duration;
 /// As it is called in tables.
 pub const NAME: &str = "HyperQueue";
 /// What is run with it.
-const SCRIPT: &str = include_str!("hyperqueue.py");
+const SCRIPT: &str = include_str!("many_true.py");
 /// It is slow on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(300);
 
