@@ -1,5 +1,7 @@
 //! Frames of a job's links: the length of what follows (`u32`, little endian), then one postcard value.
 
+use crate::message::Own;
+use crate::order::Order;
 use serde::{Serialize, de::DeserializeOwned};
 
 /// Longest frame: a program's arguments and environment may have 2 MB (execve(2)).
@@ -19,7 +21,29 @@ pub enum Broken {
 
 /// One frame, ready to send.
 pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, Broken> {
-    let mut out = postcard::to_extend(value, vec![0; HEADER]).map_err(|e| Broken::Body(e.to_string()))?;
+    framed(postcard::to_extend(value, vec![0; HEADER]).map_err(|e| Broken::Body(e.to_string()))?)
+}
+
+/// An order as it is in frames: it is made once for all that a node hands it on to.
+pub struct Copies(Vec<u8>);
+
+impl Copies {
+    /// Of this order.
+    pub fn of(order: &Order) -> Result<Copies, Broken> {
+        postcard::to_extend(order, Vec::new()).map(Copies).map_err(|e| Broken::Body(e.to_string()))
+    }
+
+    /// The frame of a [`Work`](crate::message::Work) with it. (In postcard a struct is its fields, one after the other.)
+    pub fn work(&self, place: u32, own: &Own) -> Result<Vec<u8>, Broken> {
+        let body = |e: postcard::Error| Broken::Body(e.to_string());
+        let mut out = postcard::to_extend(&place, vec![0; HEADER]).map_err(body)?;
+        out.extend_from_slice(&self.0);
+        framed(postcard::to_extend(own, out).map_err(body)?)
+    }
+}
+
+/// With its length, in the room that was left for it.
+fn framed(mut out: Vec<u8>) -> Result<Vec<u8>, Broken> {
     let length = out.len() - HEADER;
     if length > MOST {
         return Err(Broken::TooLong(length));
@@ -104,6 +128,18 @@ mod tests {
             }
             assert!(got == downs && frames.is_empty());
         });
+    }
+
+    #[test]
+    fn an_order_that_was_put_into_bytes_once_is_the_same_for_all() {
+        let order = crate::order::tests::order(64, 2, 8, true);
+        let user = Some((1000, 1000, vec![1000, 27]));
+        let own = Own { mark: "m".into(), user, cpus: vec![vec![1, 2], vec![3]], ..Own::default() };
+        let copies = Copies::of(&order).unwrap();
+        for (place, own) in [(0, own), (300, Own::default())] {
+            let work = Work { place, order: order.clone(), own };
+            assert!(copies.work(place, &work.own).unwrap() == encode(&work).unwrap());
+        }
     }
 
     #[test]

@@ -372,7 +372,10 @@ impl Head {
             Ask::Task { place, task, words } => out.push(Act::Down(Down::Task { place, task, words })),
             Ask::Recall(place) => out.push(Act::Down(Down::Recall(place))),
             Ask::NoMore => out.push(Act::Down(Down::NoMore)),
-            Ask::Piece { file, index, bytes } => out.push(Act::Down(Down::Piece { file, index, bytes })),
+            Ask::Piece { file, index, bytes } => {
+                let bytes = Arc::new(bytes);
+                out.push(Act::Down(Down::Piece { file, index, bytes }));
+            }
             Ask::Size(rows, columns) => out.push(Act::Down(Down::Size(rows, columns))),
             Ask::Kill => self.kill(&mut out),
         }

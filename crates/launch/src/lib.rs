@@ -26,17 +26,18 @@ mod trial;
 #[cfg(test)]
 mod trial_groups;
 
-pub use frame::{Broken, Frames, MOST, encode};
+pub use frame::{Broken, Copies, Frames, MOST, encode};
 pub use groups::{Bid, Word};
 pub use head::{Act, Head};
 pub use message::{
-    Amount, Ask, Asker, Down, Ending, Granted, Identity, MOST_RAN, Modex, Ran, Said, Stream, Tell, Up, Used, Wish, Work,
+    Amount, Ask, Asker, Down, Ending, Granted, Identity, MOST_RAN, Modex, Own, Ran, Said, Stream, Tell, Up, Used, Wish,
+    Work,
 };
 pub use names::{Name, Named};
 pub use needs::{Wants, listed, needed, wants, wants_pmix};
 pub use order::{Environment, Gang, Group, LONGEST_JOB_NAME, Manager, Order, STEP, Share, Stdin, Task};
 pub use own::own;
-pub use parcel::{Kind, Need, Parcel, Spread, Sum, base, check as check_files, piece_size, sum};
+pub use parcel::{Kind, Need, Parcel, Spread, Sum, arity, base, check as check_files, piece_size, sum};
 pub use part::{Child, Effect, Event, Part};
 pub use plan::{Candidate, Mpi, Request, Turns, plan};
 pub use pool::{Pool, Verdict};

@@ -4,6 +4,7 @@ use crate::names::{Name, Named};
 use crate::order::{Environment, Order, Share};
 use crate::spawn::{Spawn, Spawned};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Which stream of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -39,21 +40,28 @@ pub struct Work {
     pub place: u32,
     /// The order.
     pub order: Order,
-    /// For a launcher: what its ranks have in their environment, by which its node finds them.
+    /// For a launcher; for a node nothing is in it.
+    pub own: Own,
+}
+
+/// What only a node's own launcher is told of a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Own {
+    /// What its ranks have in their environment, by which its node finds them.
     pub mark: String,
-    /// For a launcher: whose rights its ranks get; none where that user is nobody here.
+    /// Whose rights its ranks get; none where that user is nobody here.
     pub user: Option<Identity>,
-    /// For a launcher: the CPUs of each of its ranks. Empty: as they come.
+    /// The CPUs of each of its ranks. Empty: as they come.
     pub cpus: Vec<Vec<u16>>,
-    /// For a launcher: the file of the program, if that has come along.
+    /// The file of the program, if that has come along.
     pub program: Option<serde_bytes::ByteBuf>,
-    /// For a launcher: the directory with what else has come along, if there is one.
+    /// The directory with what else has come along, if there is one.
     pub along: Option<serde_bytes::ByteBuf>,
-    /// For a launcher: the control group that its ranks enter (a list of processes), if the job takes turns with others.
+    /// The control group that its ranks enter (a list of processes), if the job takes turns with others.
     pub group: Option<serde_bytes::ByteBuf>,
-    /// For a launcher: control groups of the batch job that its ranks are part of; none, if they are of none, or it has none here.
+    /// Control groups of the batch job that its ranks are part of; none, if they are of none, or it has none here.
     pub groups: Vec<serde_bytes::ByteBuf>,
-    /// For a launcher: variables in the place of the user's.
+    /// Variables in the place of the user's.
     pub variables: Environment,
 }
 
@@ -187,6 +195,20 @@ impl Used {
     }
 }
 
+/// Bytes of which there is one copy.
+mod shared {
+    use serde::{Deserializer, Serializer};
+    use std::sync::Arc;
+
+    pub fn serialize<S: Serializer>(bytes: &Arc<Vec<u8>>, to: S) -> Result<S::Ok, S::Error> {
+        serde_bytes::serialize(&**bytes, to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<Vec<u8>>, D::Error> {
+        serde_bytes::deserialize::<Vec<u8>, D>(from).map(Arc::new)
+    }
+}
+
 /// Down the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Down {
@@ -224,9 +246,9 @@ pub enum Down {
         file: u16,
         /// Which piece.
         index: u32,
-        /// Its bytes.
-        #[serde(with = "serde_bytes")]
-        bytes: Vec<u8>,
+        /// Its bytes: the same for all that get it.
+        #[serde(with = "shared")]
+        bytes: Arc<Vec<u8>>,
     },
     /// For one place.
     Modex(Modex),

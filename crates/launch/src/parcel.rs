@@ -97,6 +97,15 @@ pub fn check(files: &[Parcel], needs: &[Need]) -> Result<(), String> {
     }
 }
 
+/// From so many bytes on that go along a tree has few children: each node's line carries the files once for each of its own.
+const MUCH: u64 = 4 << 20;
+const FEW: u8 = 3;
+
+/// Children of a node of the tree at most, where `usual` is what was configured and files of so many bytes go along.
+pub fn arity(usual: u8, bytes: u64) -> u8 {
+    if bytes >= MUCH { usual.min(FEW) } else { usual }
+}
+
 /// The sum of a piece.
 pub fn sum(bytes: &[u8]) -> Sum {
     *blake3::hash(bytes).as_bytes()
@@ -278,6 +287,13 @@ mod tests {
             }
             files.iter().for_each(|f| _ = (f.range(0), f.range(u32::MAX), f.is_piece(0, &[]), f.content()));
         });
+    }
+
+    #[test]
+    fn what_is_large_goes_down_a_narrow_tree() {
+        let all =
+            [(8, 0), (8, MUCH - 1), (8, MUCH), (2, MUCH), (1, u64::MAX)].map(|(usual, bytes)| arity(usual, bytes));
+        assert_eq!(all, [8, 8, FEW, 2, 1]);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::questions::Questions;
 use crate::shortage::Shortage;
 use crate::views::Event;
 use crate::writer::Writer;
-use crate::{api, door, fabric, gang, jobs, joining, notify, presence, queue, reports, speed, sys};
+use crate::{api, door, fabric, gang, jobs, joining, notify, pace, presence, queue, reports, speed, sys};
 use pando_balance::Vector;
 use pando_wire::Identity;
 use pando_wire::identity::IdentityError;
@@ -37,6 +37,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
 
 /// Bytes of a Unix socket's path, one less than the kernel's array.
 const MAX_SOCKET_PATH: usize = 107;
@@ -114,6 +115,8 @@ pub struct Node {
     pub(crate) join_tls: Arc<ServerConfig>,
     table: Mutex<Table>,
     follow: Mutex<Follow>,
+    /// Somebody is followed who was not.
+    pub(crate) followed: Notify,
     load: Mutex<Load>,
     /// Bytes a second by which free memory goes down.
     falling: AtomicU64,
@@ -157,6 +160,7 @@ impl Node {
             join_tls: identity.join_server_config()?,
             table: Mutex::new(Table::new(name)),
             follow: Mutex::new(Follow::new(config.follow.after_ms)),
+            followed: Notify::new(),
             load: Mutex::default(),
             falling: AtomicU64::new(0),
             counter: AtomicU64::new(1),
@@ -412,8 +416,7 @@ async fn tend(node: Arc<Node>, keeper: Arc<Mutex<Keeper>>) {
     let speed = tokio::task::block_in_place(|| speed::of_this_machine(&node.config.load, &node.place.state));
     let mut meter = Meter::new(node.config.load.clone(), speed);
     let mut shortage = Shortage::new(&node.config.load);
-    let mut ticks = tokio::time::interval(period);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut ticks = pace::every(period);
     loop {
         ticks.tick().await;
         let load = tokio::task::block_in_place(|| {

@@ -183,7 +183,10 @@ async fn member(
         SNI_FABRIC => Box::pin(fabric::accept(node, stream, &peer)).await,
         SNI_JOB => Box::pin(jobs::accept(node, stream, &peer)).await,
         SNI_QUEUE => Box::pin(errand::accept(node, stream, &peer)).await,
-        _ => Box::pin(peers::attend(node, stream, &peer)).await,
+        _ => {
+            peers::classify(stream.get_ref().0, false);
+            Box::pin(peers::attend(node, stream, &peer)).await
+        }
     };
     if let Err(e) = ended {
         tracing::info!("node: the connection from {peer} at {from}: {e}");

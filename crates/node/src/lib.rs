@@ -34,6 +34,7 @@ mod moves;
 mod naming;
 mod notify;
 mod owner;
+mod pace;
 mod peers;
 pub mod place;
 mod presence;

@@ -187,6 +187,11 @@ impl Cluster {
         self.inner().known.values().cloned().collect()
     }
 
+    /// One of them.
+    pub fn member(&self, name: &str) -> Option<Member> {
+        self.inner().known.get(name).cloned()
+    }
+
     /// As many of them as one that joins is told of: this node and those that live come first.
     pub fn introduce(&self) -> Vec<Member> {
         let inner = self.inner();

@@ -51,7 +51,7 @@ impl Questions {
 
 /// Asks the node with this name; no answer is a no.
 pub async fn ask(node: &Arc<Node>, whom: &str, question: Question) -> Answer {
-    let Some(member) = node.cluster.members().into_iter().find(|m| m.name == whom) else {
+    let Some(member) = node.cluster.member(whom) else {
         return Err(format!("there is no node {whom}"));
     };
     if node.cluster.is_down(whom) {
@@ -111,7 +111,7 @@ pub fn take(node: &Arc<Node>, peer: &str, number: u64, question: Question) {
         };
         drop(busy);
         let answer = answer.map_err(|why| cut(&why).to_owned());
-        if let Some(member) = node.cluster.members().into_iter().find(|m| m.name == peer) {
+        if let Some(member) = node.cluster.member(&peer) {
             peers::send(&node, &member, Message::Answer { number, answer });
         }
     });

@@ -62,6 +62,12 @@ struct Launch {
     /// Microseconds to make a connection, at each end.
     #[arg(long, default_value_t = crate::launch::Costs::default().connect_us)]
     connect_us: u64,
+    /// Megabytes a second of each node's line.
+    #[arg(long, default_value_t = crate::launch::Costs::default().bandwidth >> 20)]
+    bandwidth_mb: u64,
+    /// Megabytes of a program that goes along.
+    #[arg(long, default_value_t = 0)]
+    program_mb: u64,
     /// The seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -309,14 +315,16 @@ fn launch(how: &Launch, json: bool) -> ExitCode {
     let mut table = Table::new(&columns);
     let defaults = crate::launch::Costs::default();
     let (launcher_us, rank_us, connect_us) = (how.launcher_us, how.rank_us, how.connect_us);
-    let costs = crate::launch::Costs { launcher_us, rank_us, connect_us, ..defaults };
+    let bandwidth = how.bandwidth_mb << 20;
+    let costs = crate::launch::Costs { launcher_us, rank_us, connect_us, bandwidth, ..defaults };
     let mut failed = false;
     for &nodes in &how.nodes {
         let mut fail = |seed: u64, wrong: &str| {
             failed = true;
             eprintln!("{nodes} nodes, seed {seed} FAILED {wrong}");
         };
-        let went = crate::launch::launch(nodes, how.arity, costs, None, how.seed);
+        let job = crate::launch::Job { nodes, arity: how.arity, program: how.program_mb << 20 };
+        let went = crate::launch::launch(job, costs, None, how.seed);
         went.wrong.iter().for_each(|wrong| fail(how.seed, wrong));
         let (mut told, mut gone) = (0.0f64, 0.0f64);
         let deaths = if nodes > 1 { how.deaths } else { 0 };
@@ -324,7 +332,7 @@ fn launch(how: &Launch, json: bool) -> ExitCode {
             // Any node, any moment of it.
             let place = 1 + (seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33) as u32 % (nodes - 1);
             let at = seed * 7919 % (went.over as u64 + 1);
-            let died = crate::launch::launch(nodes, how.arity, costs, Some((place, at)), seed);
+            let died = crate::launch::launch(job, costs, Some((place, at)), seed);
             died.wrong.iter().for_each(|wrong| fail(seed, wrong));
             let (t, g) = died.after.unwrap_or_default();
             (told, gone) = (told.max(t), gone.max(g));

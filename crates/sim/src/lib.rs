@@ -56,7 +56,7 @@ mod gang;
 mod gang_guests;
 pub mod ideal;
 mod jobs;
-mod launch;
+pub mod launch;
 mod lublin;
 mod machine;
 mod moves;

@@ -129,7 +129,7 @@ fn open(config: &Config, addr: &str) -> io::Result<Option<Opened>> {
     mouth.set_multicast_ttl_v4(1)?;
     mouth.set_multicast_loop_v4(true)?;
     // As of a link for bulk.
-    let _ = mouth.set_tos_v4(super::line::BULK);
+    let _ = mouth.set_tos_v4(crate::peers::BULK);
     mouth.bind(&SocketAddr::from((mine, 0)).into())?;
     mouth.connect(&SocketAddr::V4(group).into())?;
     let mouth = UdpSocket::from(mouth);

@@ -2,13 +2,13 @@
 
 use super::{another, cast, find, rail, strobe};
 use crate::daemon::Node;
+use crate::pace;
 use crate::views::Event;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{MissedTickBehavior, interval};
 
 /// Between two looks.
-const EACH: Duration = Duration::from_millis(200);
+const EACH: Duration = Duration::from_millis(250);
 
 /// Takes part in the fabric until the daemon ends.
 pub async fn keep(node: Arc<Node>) {
@@ -18,8 +18,7 @@ pub async fn keep(node: Arc<Node>) {
     if let Err(e) = strobe::start(node.clone()) {
         tracing::error!("fabric: there is no thread for the strobe: {e}");
     }
-    let mut ticks = interval(EACH);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut ticks = pace::every(EACH);
     loop {
         ticks.tick().await;
         look(&node);

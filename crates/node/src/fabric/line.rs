@@ -10,7 +10,6 @@ use crate::peers;
 use pando_fabric::{NodeId, Session, Who};
 use pando_wire::message::MAX_MEMBERS;
 use pando_wire::{SNI_FABRIC, frame};
-use socket2::SockRef;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,10 +27,6 @@ const BATCH: usize = 256 << 10;
 const SMALL: usize = 4 << 10;
 /// So many messages come before the other end is told.
 const UNTOLD: u64 = 32;
-
-/// CS6 and CS1 of DSCP (RFC 4594), where IP has them.
-const CONTROL: u32 = 0xc0;
-pub const BULK: u32 = 0x20;
 
 /// Which link: to whom, and for the bytes of transfers or for all else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -186,18 +181,10 @@ fn give_up(node: &Node, number: u64, way: Way, why: &str) {
 
 type Stream = Box<tokio_rustls::client::TlsStream<TcpStream>>;
 
-/// What the network between may know of a link (DSCP): short messages before everything else, transfers' bytes after it.
-fn classify(stream: &TcpStream, bulk: bool) {
-    // Where it can't be had nothing is worse than without. (IPv6 has another one.)
-    let _ = SockRef::from(stream).set_tos_v4(if bulk { BULK } else { CONTROL });
-}
-
 async fn call(node: &Arc<Node>, who: &Who, hello: &Hello) -> io::Result<(Frames<Stream>, Answer)> {
-    let all = node.cluster.members();
-    let member = all.into_iter().find(|m| m.name == who.name);
-    let member = member.ok_or_else(|| broken(format!("nobody knows where {} is", who.name)))?;
+    let member = node.cluster.member(&who.name).ok_or_else(|| broken(format!("nobody knows where {} is", who.name)))?;
     let stream = Box::new(Box::pin(peers::connect(node, &member, SNI_FABRIC)).await?);
-    classify(stream.get_ref().0, hello.bulk);
+    peers::classify(stream.get_ref().0, hello.bulk);
     let mut frames = Frames::new(stream);
     let patience = Duration::from_millis(node.config.connections.handshake_within_ms);
     let answer = timeout(patience, async {
@@ -217,7 +204,7 @@ pub async fn accept(
     let mut frames = Frames::new(stream);
     let patience = Duration::from_millis(node.config.connections.handshake_within_ms);
     let hello = timeout(patience, frames.next::<Hello>(VERSION)).await.map_err(|_| broken("no hello in time"))??;
-    classify(frames.stream().get_ref().0, hello.bulk);
+    peers::classify(frames.stream().get_ref().0, hello.bulk);
     let way = Way { peer: hello.from.0, bulk: hello.bulk };
     let connection = node.number();
     let rail = node.fabric.rail().filter(|_| hello.bulk && hello.beside.is_some());

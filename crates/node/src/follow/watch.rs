@@ -6,6 +6,7 @@ use crate::choice;
 use crate::daemon::Node;
 use crate::moves;
 use crate::owner::{Caller, Facts, exists};
+use crate::pace;
 use crate::processes::Known;
 use crate::sys;
 use crate::views::{Event, MoveRequest};
@@ -17,6 +18,8 @@ use std::time::{Duration, Instant};
 
 /// Between two looks.
 const PERIOD: Duration = Duration::from_millis(50);
+/// The same while nobody is followed.
+const SELDOM: Duration = Duration::from_millis(250);
 /// Processes of one user that are looked at in one round.
 const MAX_SEEN: usize = 16_384;
 
@@ -25,8 +28,17 @@ pub async fn keep(node: Arc<Node>) {
     let begun = Instant::now();
     let mut ticks = tokio::time::interval(PERIOD);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut seldom = pace::every(SELDOM);
     loop {
-        ticks.tick().await;
+        if node.follow().pids().is_empty() {
+            // Whom a daemon before us placed comes by himself.
+            tokio::select! {
+                () = node.followed.notified() => {}
+                _ = seldom.tick() => {}
+            }
+        } else {
+            ticks.tick().await;
+        }
         if node.config.follow.after_ms > 0 {
             adopt(&node);
         }
@@ -85,6 +97,7 @@ pub fn placed(node: &Node, pid: u32, start_time: u64, aim: Aim, family: bool) {
             Children::After(ms) => ms,
         });
         node.follow().placed(Placed { pid, start_time, uid, aim, cpu_ms, after_ms, since });
+        node.followed.notify_one();
     }
 }
 

@@ -18,13 +18,13 @@ use self::lease::Leases;
 use self::office::Office;
 use self::seats::Seats;
 use crate::daemon::Node;
+use crate::pace;
 use pando_fabric::Beat;
 use pando_kernel::turns::Turns;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 use std::time::Duration;
-use tokio::time::{MissedTickBehavior, interval};
 
 /// Between two looks who is there, and who orders.
 const EACH: Duration = Duration::from_millis(250);
@@ -106,8 +106,7 @@ pub async fn keep(node: Arc<Node>) {
         Ok(begun) => drop(node.gangs.metronome.set(begun)),
         Err(e) => tracing::warn!("gangs: turns are as long as the strobe's period, for no thread can be made: {e}"),
     }
-    let mut ticks = interval(EACH);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut ticks = pace::every(EACH);
     loop {
         ticks.tick().await;
         office::look(&node);

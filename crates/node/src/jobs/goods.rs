@@ -205,19 +205,19 @@ impl Goods {
         let Some(one) = self.files.get_mut(at) else { return News::default() };
         let ask = one.spread.receiver(child, upto);
         let mut news = self.asked(at, ask);
-        self.pump(at, &mut news);
+        self.pump(at, None, &mut news);
         news
     }
 
     /// A piece has come. `wanted`: the node's own ranks wait for all of it.
-    pub fn came(&mut self, file: u16, index: u32, bytes: &[u8], wanted: bool) -> News {
+    pub fn came(&mut self, file: u16, index: u32, bytes: Arc<Vec<u8>>, wanted: bool) -> News {
         let at = usize::from(file);
         let Some(one) = self.files.get_mut(at) else { return News::default() };
         let Here::Coming(coming) = &one.here else { return News::default() };
-        if !one.parcel.is_piece(index, bytes) {
+        if !one.parcel.is_piece(index, &bytes) {
             return News::fail(format!("a piece of {} that came from above is not what it should be", one.shown()));
         }
-        if let Err(e) = coming.keep(one.parcel.range(index).0, bytes) {
+        if let Err(e) = coming.keep(one.parcel.range(index).0, &bytes) {
             return News::fail(format!("{} can't be kept: {e}", one.shown()));
         }
         let Some(ask) = one.spread.came(index) else {
@@ -234,28 +234,41 @@ impl Goods {
                 news.fails = next.fails;
             }
         }
-        self.pump(at, &mut news);
+        self.pump(at, Some((index, bytes)), &mut news);
         news
     }
 
-    /// Whatever can be sent is.
-    fn pump(&mut self, at: usize, news: &mut News) {
+    /// Whatever can be sent is. `fresh`: a piece that has just come. What several get in a row is read once.
+    fn pump(&mut self, at: usize, mut fresh: Option<(u32, Arc<Vec<u8>>)>, news: &mut News) {
         let mut open = None;
         while let Some((child, index)) = self.files[at].spread.send_next() {
-            let one = &self.files[at];
-            let (offset, length) = one.parcel.range(index);
-            let read = match &one.here {
-                Here::Coming(coming) => coming.piece(offset, length),
-                _ => self.read(at, &mut open, offset, length),
+            let bytes = match fresh {
+                Some((known, bytes)) if known == index => bytes,
+                _ => match self.piece(at, &mut open, index) {
+                    Ok(bytes) => Arc::new(bytes),
+                    Err(why) => return news.fails = Some(why),
+                },
             };
-            match read {
-                // Somebody may write to the file while it is sent.
-                Ok(bytes) if one.parcel.is_piece(index, &bytes) => {
-                    news.send.push((child, Down::Piece { file: at as u16, index, bytes }));
-                }
-                Ok(_) => return news.fails = Some(format!("{} was changed while it was sent", one.shown())),
-                Err(e) => return news.fails = Some(format!("{}: {e}", one.shown())),
+            fresh = Some((index, bytes.clone()));
+            news.send.push((child, Down::Piece { file: at as u16, index, bytes }));
+        }
+    }
+
+    /// A piece that is here. What has come was checked then, and who gets it checks it again.
+    fn piece(&self, at: usize, open: &mut Option<File>, index: u32) -> Result<Vec<u8>, String> {
+        let one = &self.files[at];
+        let (offset, length) = one.parcel.range(index);
+        let read = match &one.here {
+            Here::Coming(coming) => coming.piece(offset, length),
+            _ => self.read(at, open, offset, length),
+        };
+        match read {
+            // Somebody may write to the user's own file while it is sent.
+            Ok(bytes) if matches!(one.here, Here::Own) && !one.parcel.is_piece(index, &bytes) => {
+                Err(format!("{} was changed while it was sent", one.shown()))
             }
+            Ok(bytes) => Ok(bytes),
+            Err(e) => Err(format!("{}: {e}", one.shown())),
         }
     }
 
@@ -270,5 +283,116 @@ impl Goods {
         let bytes = cache::piece(&file, offset, length);
         *open = Some(file);
         bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pando_launch::sum;
+    use serde_bytes::ByteBuf;
+
+    const PIECE: usize = 256 << 10;
+
+    /// A node with a cache of its own, in which nothing is.
+    struct Lab {
+        dir: PathBuf,
+        cache: Arc<Cache>,
+        parcel: Parcel,
+        bytes: Vec<u8>,
+    }
+
+    impl Drop for Lab {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.dir);
+        }
+    }
+
+    impl Lab {
+        fn new(name: &str) -> Lab {
+            let dir = std::env::temp_dir().join(format!("pando-goods-{name}-{}", std::process::id()));
+            let bytes: Vec<u8> = (0..PIECE * 2 + 100).map(|i| (i / 251) as u8).collect();
+            let sums = bytes.chunks(PIECE).map(sum).collect();
+            let text = |text: &str| ByteBuf::from(text.as_bytes());
+            let size = bytes.len() as u64;
+            let parcel = Parcel { kind: Kind::Program, name: text("p"), path: text("/p"), size, sums, always: true };
+            Lab { cache: Arc::new(Cache::open(dir.clone(), 8 << 20)), dir, parcel, bytes }
+        }
+
+        fn goods(&self, receivers: usize) -> Goods {
+            let spread = Spread::new(self.parcel.count(), false, receivers, 16);
+            let one = One { parcel: self.parcel.clone(), spread, here: Here::No };
+            let user = (crate::sys::effective_uid(), 0);
+            Goods { cache: self.cache.clone(), files: vec![one], user, program: None, along: None, fails: None }
+        }
+
+        fn piece(&self, index: usize) -> Arc<Vec<u8>> {
+            Arc::new(self.bytes.chunks(PIECE).nth(index).unwrap().to_vec())
+        }
+    }
+
+    fn sent(news: &News) -> Vec<(usize, u32, Arc<Vec<u8>>)> {
+        let piece = |(to, down): &(usize, Down)| match down {
+            Down::Piece { index, bytes, .. } => (*to, *index, bytes.clone()),
+            other => panic!("{other:?}"),
+        };
+        news.send.iter().map(piece).collect()
+    }
+
+    #[test]
+    fn what_another_node_sends_is_the_file_or_refused() {
+        let lab = Lab::new("liar");
+        let refused = |index, bytes: Arc<Vec<u8>>, why: &str| {
+            let mut goods = lab.goods(0);
+            assert_eq!(goods.want().asks, [(0, 3)]);
+            let said = goods.came(0, index, bytes, true).fails.unwrap();
+            assert!(said.contains(why), "{said}");
+            assert!(!goods.is_here() && goods.program().is_none());
+        };
+        let mut changed = lab.piece(0).to_vec();
+        changed[PIECE / 2] ^= 1;
+        refused(0, Arc::new(changed), "not what it should be");
+        refused(0, Arc::new(lab.piece(0)[..PIECE - 1].to_vec()), "not what it should be");
+        refused(0, lab.piece(1), "not what it should be");
+        refused(1, lab.piece(1), "out of order");
+        refused(9, lab.piece(1), "not what it should be");
+        // What is of no file of the job, or was not asked for, is nothing.
+        assert!(lab.goods(0).came(7, 0, lab.piece(0), true).fails.is_none());
+        assert!(lab.goods(0).came(0, 0, lab.piece(0), true).fails.is_none());
+        let mut goods = lab.goods(0);
+        goods.want();
+        (0..3).for_each(|i| assert!(goods.came(0, i, lab.piece(i as usize), true).fails.is_none()));
+        assert!(goods.is_here() && std::fs::read(goods.program().unwrap()).unwrap() == lab.bytes);
+        assert_eq!(std::fs::read_dir(lab.dir.join(goods.user.0.to_string())).unwrap().count(), 1, "nothing else stays");
+    }
+
+    #[test]
+    fn all_children_get_one_copy_and_who_is_late_gets_it_too() {
+        let lab = Lab::new("copies");
+        let mut goods = lab.goods(3);
+        goods.want();
+        (0..2).for_each(|child| assert!(goods.receiver(child, 0, 3).send.is_empty(), "nothing is here yet"));
+        let first = lab.piece(0);
+        let got = sent(&goods.came(0, 0, first.clone(), true));
+        assert_eq!(got.iter().map(|(to, index, _)| (*to, *index)).collect::<Vec<_>>(), [(0, 0), (1, 0)]);
+        assert!(got.iter().all(|(_, _, bytes)| Arc::ptr_eq(bytes, &first)));
+        let late = sent(&goods.receiver(2, 0, 3));
+        assert!(late.len() == 1 && late[0].2 == first);
+        (1..3).for_each(|i| assert_eq!(goods.came(0, i, lab.piece(i as usize), true).send.len(), 3));
+    }
+
+    #[test]
+    fn what_somebody_did_to_a_kept_file_goes_no_further_than_to_the_next_node() {
+        let lab = Lab::new("kept");
+        let mut goods = lab.goods(1);
+        goods.want();
+        (0..3).for_each(|i| drop(goods.came(0, i, lab.piece(i as usize), true)));
+        let kept = lab.dir.join(goods.user.0.to_string()).join(lab.parcel.content());
+        std::fs::remove_file(&kept).unwrap();
+        std::fs::write(&kept, vec![7; lab.bytes.len()]).unwrap();
+        let got = sent(&goods.receiver(0, 0, 3));
+        let mut next = lab.goods(0);
+        next.want();
+        assert!(next.came(0, 0, got[0].2.clone(), true).fails.is_some());
     }
 }

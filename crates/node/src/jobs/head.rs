@@ -21,7 +21,7 @@ use axum::http::header::{CONNECTION, UPGRADE};
 use axum::response::{IntoResponse, Response};
 use hyper_util::rt::TokioIo;
 use pando_launch::{
-    Act, Ask, Candidate, Frames, Head, Manager, Mpi, Order, Request, STEP, Share, Tell, Turns, Up, plan,
+    Act, Ask, Candidate, Frames, Head, Manager, Mpi, Order, Request, STEP, Share, Tell, Turns, Up, arity, plan,
 };
 use pando_queue::Id;
 use std::collections::VecDeque;
@@ -317,7 +317,7 @@ fn order(
         name: request.name.clone(),
         user: user_name(caller.uid),
         nodes,
-        arity: node.config.jobs.arity,
+        arity: arity(node.config.jobs.arity, request.files.iter().map(|f| f.size).fold(0, u64::saturating_add)),
         task: request.task.clone(),
         cpus: request.cpus,
         stdin: request.stdin,

@@ -10,7 +10,7 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf, split};
 use tokio::sync::mpsc::{Sender, UnboundedReceiver};
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
 /// Between two beats.
 const BEAT: Duration = Duration::from_secs(1);
@@ -166,7 +166,8 @@ where
     O: Serialize + Clone,
 {
     let Said { mut queue, beat, silence, end } = said;
-    let mut beats = interval(BEAT);
+    // What is said first says more than a beat.
+    let mut beats = interval_at(Instant::now() + BEAT, BEAT);
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let value = tokio::select! {

@@ -62,7 +62,8 @@ where
         }
         Err(why) => {
             [Up::Refused { place, why }, Up::Gone].into_iter().for_each(|up| _ = ups.send(up));
-            tokio::spawn(async move { drop(downs) })
+            // Nothing more is said: without an end of that the link would beat on, and its other end take it for one that serves.
+            tokio::spawn(async move { drop((downs, ups)) })
         }
     };
     let lost_after = Duration::from_millis(node.config.jobs.lost_after_ms);

@@ -26,7 +26,7 @@ use crate::views;
 use crate::writer::Writer;
 use numbers::{Ledger, Numbers};
 use pando_kernel::{affinity, job_group, rank};
-use pando_launch::{Environment, Identity, Order, Share};
+use pando_launch::{Environment, Identity, Order};
 use pando_queue::gres::Gres;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,10 +70,8 @@ pub struct Jobs {
 struct Inner {
     next: u64,
     set_aside: u64,
-    /// By the head's name and the job's number.
-    all: BTreeMap<(String, u64), views::Job>,
-    /// Who runs how many ranks of each.
-    shares: BTreeMap<(String, u64), Vec<Share>>,
+    /// By the head's name and the job's number; with when it came, milliseconds since 1970.
+    all: BTreeMap<(String, u64), (Arc<Order>, u64)>,
     /// CPUs that belong to ranks, and to batch jobs.
     taken: BTreeSet<u16>,
     /// Steps that batch jobs have begun here.
@@ -150,7 +148,6 @@ impl Drop for Entry {
         }
         let mut inner = self.node.jobs.inner();
         inner.all.remove(&self.key);
-        inner.shares.remove(&self.key);
         self.taken.iter().for_each(|cpu| _ = inner.taken.remove(cpu));
         self.held.iter().for_each(|cpu| _ = inner.held.remove(cpu));
         inner.numbers.give_back(&self.numbers);
@@ -182,7 +179,6 @@ impl Jobs {
                 next,
                 set_aside,
                 all: BTreeMap::new(),
-                shares: BTreeMap::new(),
                 taken: BTreeSet::new(),
                 steps: BTreeMap::new(),
                 held: BTreeSet::new(),
@@ -271,7 +267,7 @@ impl Jobs {
     /// Ranks of the jobs that this node knows, by node.
     fn ranks(&self) -> BTreeMap<String, u32> {
         let mut sum = BTreeMap::new();
-        for share in self.inner().shares.values().flatten() {
+        for share in self.inner().all.values().flat_map(|(order, _)| &order.nodes) {
             *sum.entry(share.node.clone()).or_default() += share.ranks;
         }
         sum
@@ -314,7 +310,7 @@ impl Jobs {
 
     /// What runs, in the order of heads and numbers.
     pub fn list(&self) -> Vec<views::Job> {
-        self.inner().all.values().cloned().collect()
+        self.inner().all.values().map(|(order, since_ms)| shown(order, *since_ms)).collect()
     }
 }
 
@@ -323,29 +319,32 @@ pub(crate) fn sweep_batch(mark: &str, run: &str) {
     sweep::sweep(mark, &[(crate::batch_job::RUN, run)]);
 }
 
-/// Notes that this node has a part in it. None if it has one already.
-fn enter(node: &Arc<Node>, order: &Order, place: u32) -> Option<Entry> {
-    let key = (order.nodes[0].node.clone(), order.job);
+/// As people see it.
+fn shown(order: &Order, since_ms: u64) -> views::Job {
     let words = order.task.words.iter().map(|w| String::from_utf8_lossy(w).into_owned());
-    let nodes = order.nodes.iter().filter(|s| s.ranks > 0).map(|s| s.node.clone()).collect();
-    let mut job = views::Job {
+    let mut command = crate::owner::clean(&words.collect::<Vec<_>>().join(" "));
+    command.truncate(command.floor_char_boundary(200));
+    views::Job {
         job: order.job,
         name: order.name.clone(),
-        head: key.0.clone(),
+        head: order.nodes[0].node.clone(),
         user: order.user.clone(),
         ranks: order.size(),
-        nodes,
-        command: crate::owner::clean(&words.collect::<Vec<_>>().join(" ")),
-        since_ms: now_ms(),
-    };
-    job.command.truncate(job.command.floor_char_boundary(200));
+        nodes: order.nodes.iter().filter(|s| s.ranks > 0).map(|s| s.node.clone()).collect(),
+        command,
+        since_ms,
+    }
+}
+
+/// Notes that this node has a part in it. None if it has one already.
+fn enter(node: &Arc<Node>, order: &Arc<Order>, place: u32) -> Option<Entry> {
+    let key = (order.nodes[0].node.clone(), order.job);
     let step = batch::step(node, order);
     let mut inner = node.jobs.inner();
     if inner.all.contains_key(&key) {
         return None;
     }
-    inner.all.insert(key.clone(), job);
-    inner.shares.insert(key.clone(), order.nodes.clone());
+    inner.all.insert(key.clone(), (order.clone(), now_ms()));
     let ranks = order.nodes.get(place as usize).map_or(0, |s| s.ranks);
     let gang = order.gang.as_ref().filter(|_| ranks > 0);
     if step.is_none() && ranks > 0 {
@@ -399,7 +398,6 @@ mod tests {
             next: 1,
             set_aside: 1,
             all: BTreeMap::new(),
-            shares: BTreeMap::new(),
             taken: BTreeSet::from([2]),
             steps: BTreeMap::new(),
             held: BTreeSet::new(),

@@ -8,7 +8,7 @@ use crate::daemon::Node;
 use crate::launcher::LAUNCHER;
 use crate::peers;
 use pando_kernel::{procfs, signal};
-use pando_launch::{Child, Down, Effect, Environment, Event, Frames, Identity, Order, Part, Up, Work, encode};
+use pando_launch::{Broken, Child, Copies, Down, Effect, Event, Frames, Identity, Order, Own, Part, Up};
 use pando_wire::SNI_JOB;
 use serde_bytes::ByteBuf;
 use std::collections::VecDeque;
@@ -41,21 +41,11 @@ type Heard = (usize, Result<Up, String>);
 struct Below {
     node: Arc<Node>,
     order: Arc<Order>,
+    /// The order for the wire.
+    copies: Arc<Result<Copies, Broken>>,
     place: u32,
-    /// Those of each rank here, for the launcher.
-    cpus: Vec<Vec<u16>>,
-    /// See [`Work::groups`].
-    groups: Vec<ByteBuf>,
-    /// See [`Work::variables`].
-    variables: Environment,
-    /// See [`Work::user`].
-    user: Option<Identity>,
-    /// See [`Work::program`].
-    program: Option<ByteBuf>,
-    /// See [`Work::along`].
-    along: Option<ByteBuf>,
-    /// See [`Work::group`].
-    group: Option<ByteBuf>,
+    /// What only the launcher is told.
+    own: Own,
     at: usize,
     said: Said<Down>,
     hear: Sender<Heard>,
@@ -118,7 +108,7 @@ pub async fn run(
         }
         tokio::select! {
             down = downs.recv(), if has_parent => match down {
-                Some(Down::Piece { file, index, bytes }) => driver.piece(file, index, &bytes),
+                Some(Down::Piece { file, index, bytes }) => driver.piece(file, index, bytes),
                 Some(down) => driver.feed(Event::Down(down)),
                 None => {
                     has_parent = false;
@@ -157,12 +147,15 @@ impl Driver {
     ) -> Driver {
         let part = Part::new(order.clone(), place);
         let children = part.children();
-        let (user, goods) = tokio::task::block_in_place(|| {
+        let make = || {
             let user = node.jobs.user(&order.user);
             let (cache, base) = (&node.jobs.cache, &node.jobs.along);
             let goods = user.as_ref().and_then(|u| Goods::new(cache, &order, (u.0, u.1), &children, base));
             (user, goods)
-        });
+        };
+        // Nobody waits for a disk where nothing goes along, nor for who knows the users where this one is known.
+        let is_quick = order.files.is_empty() && node.jobs.known_user(&order.user).is_some();
+        let (user, goods) = if is_quick { make() } else { tokio::task::block_in_place(make) };
         let (links, events) = (Vec::new(), VecDeque::new());
         let mut driver = Driver {
             order: order.clone(),
@@ -177,38 +170,38 @@ impl Driver {
             gives_up: None,
             entry: Some(entry),
         };
-        let group = driver.entry.as_ref().and_then(|entry| entry.group.clone()?.ok());
-        let group = group.map(|list| ByteBuf::from(list.into_os_string().into_vec()));
-        let of = |entry: &Entry| (entry.cpus.clone(), entry.groups.clone(), entry.variables.clone());
-        let (all, groups, variables) = driver.entry.as_ref().map_or_else(Default::default, of);
+        let copies = Arc::new(Copies::of(&order));
+        let mut own = Some(driver.own(node, user));
         for (at, child) in children.into_iter().enumerate() {
             let (sender, queue) = unbounded_channel();
             driver.links.push(Some(sender));
             let silence = (child != Child::Launcher).then(|| Duration::from_millis(node.config.jobs.lost_after_ms));
             let said = Said { queue, beat: Down::Beat, silence, end: End::Says(Down::End) };
-            let (node, order, cpus, user) = (node.clone(), order.clone(), all.clone(), user.clone());
-            let (groups, variables, group, hear) = (groups.clone(), variables.clone(), group.clone(), hear.clone());
-            let below = Below {
-                node,
-                order,
-                place,
-                cpus,
-                groups,
-                variables,
-                user,
-                program: None,
-                along: None,
-                group,
-                at,
-                said,
-                hear,
-            };
+            let own = own.take_if(|_| child == Child::Launcher).unwrap_or_default();
+            let (node, order, copies, hear) = (node.clone(), order.clone(), copies.clone(), hear.clone());
+            let below = Below { node, order, copies, place, own, at, said, hear };
             match child {
                 Child::Launcher => driver.waits = Some(below),
                 Child::Place(place) => drop(tokio::spawn(below.member(place))),
             }
         }
         driver
+    }
+
+    /// What the launcher is told, but for what comes along.
+    fn own(&self, node: &Node, user: Option<Identity>) -> Own {
+        let mark = node.jobs.mark.clone();
+        let Some(entry) = &self.entry else { return Own { mark, user, ..Own::default() } };
+        let group = entry.group.clone().and_then(Result::ok);
+        Own {
+            mark,
+            user,
+            cpus: entry.cpus.clone(),
+            group: group.map(|list| ByteBuf::from(list.into_os_string().into_vec())),
+            groups: entry.groups.clone(),
+            variables: entry.variables.clone(),
+            ..Own::default()
+        }
     }
 
     /// The launcher begins when there is something to launch.
@@ -228,8 +221,8 @@ impl Driver {
     fn launch(&mut self) {
         let Some(mut below) = self.waits.take() else { return };
         let bytes = |path: PathBuf| ByteBuf::from(path.into_os_string().into_vec());
-        below.along = self.goods.as_ref().and_then(Goods::along).map(bytes);
-        below.program = self.goods.as_ref().and_then(Goods::program).map(bytes);
+        below.own.along = self.goods.as_ref().and_then(Goods::along).map(bytes);
+        below.own.program = self.goods.as_ref().and_then(Goods::program).map(bytes);
         tokio::spawn(below.launcher());
     }
 
@@ -240,7 +233,7 @@ impl Driver {
         }
     }
 
-    fn piece(&mut self, file: u16, index: u32, bytes: &[u8]) {
+    fn piece(&mut self, file: u16, index: u32, bytes: Arc<Vec<u8>>) {
         let wanted = self.waits.is_some();
         let Some(goods) = &mut self.goods else { return };
         let news = tokio::task::block_in_place(|| goods.came(file, index, bytes, wanted));
@@ -354,7 +347,7 @@ impl Below {
     async fn speak_to_member(self, place: u32) -> io::Result<Option<String>> {
         let (node, order) = (self.node.clone(), self.order.clone());
         let name = &order.nodes[place as usize].node;
-        let known = node.cluster.members().into_iter().find(|m| m.name == *name);
+        let known = node.cluster.member(name);
         let member = known.ok_or_else(|| io::Error::other(format!("{} does not know it", node.name())))?;
         let work = self.work(place)?;
         let (stream, frames) = match kept(&node, name, &work).await {
@@ -417,32 +410,8 @@ impl Below {
 
     /// The first frame: the order for that place; for this node's own launcher with what only it is told.
     fn work(&self, place: u32) -> io::Result<Vec<u8>> {
-        let order = (*self.order).clone();
-        let work = match place == self.place {
-            true => {
-                let (mark, user, cpus) = (self.node.jobs.mark.clone(), self.user.clone(), self.cpus.clone());
-                let (program, along) = (self.program.clone(), self.along.clone());
-                let (groups, variables) = (self.groups.clone(), self.variables.clone());
-                let group = self.group.clone();
-                Work { place, order, mark, user, cpus, program, along, group, groups, variables }
-            }
-            false => {
-                let (mark, cpus, groups, variables) = Default::default();
-                Work {
-                    place,
-                    order,
-                    mark,
-                    user: None,
-                    cpus,
-                    program: None,
-                    along: None,
-                    group: None,
-                    groups,
-                    variables,
-                }
-            }
-        };
-        encode(&work).map_err(io::Error::other)
+        let copies = self.copies.as_ref().as_ref().map_err(|e| io::Error::other(e.to_string()))?;
+        copies.work(place, &self.own).map_err(io::Error::other)
     }
 }
 

@@ -21,7 +21,7 @@ use meeting::Meeting;
 use meter::Meter;
 use pando_kernel::job_group::JobGroup;
 use pando_kernel::{pmix::Event, procfs, pty, rank};
-use pando_launch::{Amount, Down, Ending, Frames, MOST_RAN, Order, Ran, Up, Work, encode};
+use pando_launch::{Amount, Down, Ending, Frames, MOST_RAN, Order, Own, Ran, Up, Work, encode};
 use ready::{Given, Ready};
 pub use scratch::sweep as sweep_scratch;
 pub use start::MARK;
@@ -135,7 +135,7 @@ async fn job(
     order.nodes.get(place as usize).ok_or_else(|| io::Error::other("no such place"))?;
     let _ = says.send(Up::Launcher(std::process::id() as i32));
     let (tell, mut told) = unbounded_channel();
-    let Work { user, program, along, mark, cpus, groups, group: gang, variables, .. } = work;
+    let Own { user, program, along, mark, cpus, groups, group: gang, variables } = work.own;
     let counted = !groups.is_empty() && JobGroup::again(meter::dirs(&groups)).cpu_ms().is_some();
     let given = Given { cpus, groups, gang, variables };
     let made = Ready::make(&order, user, (program, along), given, mark)

@@ -1,7 +1,7 @@
 //! What can be found out before a job begins: may its user run programs here, is there such a program, and such a directory?
 
 use pando_kernel::job_group::JobGroup;
-use pando_kernel::rank::{User, as_user};
+use pando_kernel::rank::{self, User, as_user};
 use pando_kernel::turns;
 use pando_launch::{Environment, Identity, Need, Order, Program, Task, base, listed};
 use serde_bytes::ByteBuf;
@@ -43,6 +43,10 @@ pub struct Ready {
     pub variables: Environment,
     /// Of the control groups of the batch job that ranks are part of, and of their gang.
     pub doors: Vec<File>,
+    /// Those of the job's resource limits that this process has otherwise.
+    pub limits: Vec<(u32, u64, u64)>,
+    /// Signals that this process ignores, and ranks do not.
+    pub ignored: Vec<i32>,
 }
 
 /// What the daemon gives a job's ranks: see [`pando_launch::Work`].
@@ -107,7 +111,10 @@ impl Ready {
             let at = if turns::is_alone(&list) { doors.len() } else { 0 };
             doors.insert(at, door);
         }
-        Ok(Ready { doors, variables, program: file, open: program, along, keep, mark, user, directory, others, cpus })
+        let (mine, ignored) = (rank::limits(), rank::ignored());
+        let limits = order.task.limits.iter().filter(|limit| !mine.contains(limit)).copied().collect();
+        let (program, open) = (file, program);
+        Ok(Ready { doors, variables, program, open, along, keep, mark, user, directory, others, cpus, limits, ignored })
     }
 
     /// The file of one of the programs, and its working directory.

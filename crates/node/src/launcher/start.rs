@@ -3,9 +3,9 @@
 use super::ready::Ready;
 use super::streams::{Input, Phase, Streams};
 use crate::whose::TESTBED_NODE;
+use pando_kernel::pty;
 use pando_kernel::rank::Setup;
 use pando_kernel::spawn::{Program, spawn};
-use pando_kernel::{pty, rank};
 use pando_launch::{Ending, Kind, Manager, Order, Parcel, STEP, Share, Stdin, Stream};
 use serde_bytes::ByteBuf;
 use std::ffi::{CString, OsStr, OsString};
@@ -109,9 +109,7 @@ impl Alike {
         environment.extend(own.map(|(name, value)| (name.into(), value.into())));
         let program = Program::new(ready.program.as_os_str(), &[], &environment)?;
         let cpus = ready.cpus.first().cloned().unwrap_or_default();
-        let mut setup = setup(order, ready, cpus, ready.keep.into_iter().collect());
-        let mine = rank::limits();
-        setup.limits.retain(|limit| !mine.contains(limit));
+        let setup = setup(order, ready, cpus, ready.keep.into_iter().collect());
         Ok(Alike { program, setup, nothing: nothing()? })
     }
 
@@ -193,13 +191,13 @@ fn setup(order: &Order, ready: &Ready, cpus: Vec<u16>, keep: Vec<RawFd>) -> Setu
     Setup {
         user: ready.user.clone(),
         umask: order.task.umask,
-        limits: order.task.limits.clone(),
+        limits: ready.limits.clone(),
         cpus,
         directory: ready.directory.clone(),
         keep,
         terminal: false,
         doors: ready.doors.iter().map(AsRawFd::as_raw_fd).collect(),
-        ignored: rank::ignored(),
+        ignored: ready.ignored.clone(),
     }
 }
 

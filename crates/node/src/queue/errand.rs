@@ -199,7 +199,7 @@ pub fn send<'a>(
             let why = format!("node {to}: {}", crate::jobs::link::in_words(&e));
             Failure { why, refused: false }
         };
-        let known = node.cluster.members().into_iter().find(|m| m.name == to);
+        let known = node.cluster.member(to);
         let member = known.ok_or_else(|| Failure { why: format!("there is no node {to}"), refused: false })?;
         let bytes = encode(errand).map_err(|e| no(e.to_string()))?;
         let speaks = speak(node, &member, errand, &bytes);

@@ -3,14 +3,14 @@
 
 use super::calm::Calm;
 use super::command::{installed, timed_within};
-use super::{Spread, TASKS};
+use super::{Spread, TASKS, hyperqueue};
 use crate::bench::Step;
 use crate::entry;
 use crate::error::{Context, Error, Result};
 use crate::place::Plan;
 use crate::scratch::Scratch;
 use serde::Serialize;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -38,8 +38,12 @@ pub struct Mapped {
 }
 
 /// Who can be had here. All nodes share this machine's CPUs, so what runs on one alone has no less of them.
-fn who() -> Vec<&'static str> {
+fn who(skipped: &mut BTreeMap<String, String>) -> Vec<&'static str> {
     let mut who = vec!["pando map", BARE, "xargs -P"];
+    match hyperqueue::missing() {
+        None => who.push(hyperqueue::NAME),
+        Some(why) => drop(skipped.insert(hyperqueue::NAME.into(), why)),
+    }
     who.retain(|who| *who != "xargs -P" || installed("xargs").is_some());
     // moreutils has another program of this name.
     let version = Command::new("parallel").arg("--version").output();
@@ -50,7 +54,12 @@ fn who() -> Vec<&'static str> {
 }
 
 /// By turns, so that what disturbs one disturbs the others.
-pub fn measure(plan: &Plan, scratch: &Scratch, step: &mut Step, runs: usize) -> Result<Vec<Mapped>> {
+pub fn measure(
+    (plan, scratch): (&Plan, &Scratch),
+    step: &mut Step,
+    skipped: &mut BTreeMap<String, String>,
+    runs: usize,
+) -> Result<Vec<Mapped>> {
     let path = scratch.0.join("lines");
     let text: String = (0..LINES).map(|i| format!("{i}\n")).collect();
     std::fs::write(&path, text).at("write", &path)?;
@@ -58,7 +67,7 @@ pub fn measure(plan: &Plan, scratch: &Scratch, step: &mut Step, runs: usize) -> 
     let slots = nodes * std::thread::available_parallelism().map_or(1, |n| n.get());
     let at_once = slots;
     let (path, nodes_text, slots) = (path.to_string_lossy(), nodes.to_string(), slots.to_string());
-    let who = who();
+    let who = who(skipped);
     let mut all = vec![Vec::new(); who.len()];
     let mut calm = Calm::default();
     for _ in 0..runs {
@@ -69,8 +78,10 @@ pub fn measure(plan: &Plan, scratch: &Scratch, step: &mut Step, runs: usize) -> 
                 _ => ("parallel", vec!["--will-cite", "-j", &slots, "-a", &path, "true", "{}"]),
             };
             let run = || {
-                if *who == BARE {
-                    return bare(at_once);
+                match *who {
+                    BARE => return bare(at_once),
+                    hyperqueue::NAME => return hyperqueue::run(plan, scratch, (LINES, at_once)),
+                    _ => {}
                 }
                 let mut command = entry::command(plan, "n1", &program.into())?;
                 command.args(words);

@@ -5,6 +5,8 @@ mod calm;
 pub mod command;
 mod fit;
 mod hydra;
+mod hyperqueue;
+mod larger;
 mod load;
 mod map;
 mod program;
@@ -33,6 +35,10 @@ const SETTLING: Duration = Duration::from_secs(2);
 const RESTING: Duration = Duration::from_secs(2);
 /// Who has failed so often is not tried again.
 const MOST_FAILURES: usize = 3;
+/// Sizes of jobs that only we are tried with.
+const BETWEEN: [usize; 3] = [4, 32, 48];
+/// We.
+const OURS: &str = "pando run";
 /// Nodes of the job that is started under load.
 const LOADED: usize = 16;
 
@@ -148,8 +154,12 @@ pub struct Figures {
     pub loaded: Vec<Loaded>,
     /// What the launcher script costs that Hydra uses in place of ssh.
     pub script: Option<Spread>,
+    /// `pando run` of `true` on sizes between those that were asked for.
+    pub between: Vec<(usize, Spread)>,
     /// What the medians of `true` come to.
     pub fit: Option<fit::Fit>,
+    /// Larger clusters.
+    pub larger: Vec<larger::Larger>,
     /// What daemons used meanwhile.
     pub daemons: Option<Daemons>,
     /// What could not be measured, and why.
@@ -171,7 +181,7 @@ pub enum Launcher {
 impl Launcher {
     fn name(&self) -> &'static str {
         match self {
-            Launcher::Pando(_) => "pando run",
+            Launcher::Pando(_) => OURS,
             Launcher::Hydra(_) => "Hydra",
             Launcher::Slurm(_) => "srun",
         }
@@ -256,10 +266,12 @@ fn figures(plan: &Plan, wanted: &Wanted, scratch: &Scratch) -> Result<Figures> {
     } else {
         figures.skipped.insert("a program of 12 MB".into(), "not yet: `pando run` has no --bcast".into());
     }
-    figures.mapped = map::measure(plan, scratch, &mut step, if wanted.short { 1 } else { 3 })?;
+    let (place, runs_of_map) = ((plan, scratch), if wanted.short { 1 } else { 3 });
+    figures.mapped = map::measure(place, &mut step, &mut figures.skipped, runs_of_map)?;
     figures.loaded = loaded(plan, &launchers, &mut step, runs)?;
-    let medians = figures.starts.iter().filter(|s| s.launcher == launchers[0].name());
-    figures.fit = fit::fit(&medians.map(|s| (s.nodes, s.whole.median_ms)).collect::<Vec<_>>());
+    figures.between = between(plan, &launchers, &mut step, runs, &wanted.sizes)?;
+    figures.fit = fitted(&figures);
+    figures.larger = larger::all(figures.fit.as_ref());
     figures.daemons = Some(daemons(plan, rest, begun, before)?);
     // As many daemons as there are nodes share the CPUs here, and take from them while others are measured: once more without.
     launchers.remove(0);
@@ -273,6 +285,30 @@ fn figures(plan: &Plan, wanted: &Wanted, scratch: &Scratch) -> Result<Figures> {
     }
     figures.failed = failed;
     Ok(figures)
+}
+
+/// Ours alone on sizes between the smallest and the largest, so that what is fitted to all of them can be wrong.
+fn between(
+    plan: &Plan,
+    launchers: &[Launcher],
+    step: &mut Step,
+    runs: usize,
+    sizes: &[usize],
+) -> Result<Vec<(usize, Spread)>> {
+    let (least, most) = (sizes.iter().copied().min().unwrap_or(1), sizes.iter().copied().max().unwrap_or(1));
+    let mut all = Vec::new();
+    for nodes in BETWEEN.into_iter().filter(|n| (least..most).contains(n) && !sizes.contains(n)) {
+        let true_on = |launcher: &Launcher| Ok(once(plan, launcher, nodes, nodes, &["true"])?.took);
+        let spread = rounds(&launchers[..1], step, (&format!("`true` on {nodes} nodes"), runs), true_on)?;
+        all.extend(spread.into_iter().flatten().map(|spread| (nodes, spread)));
+    }
+    Ok(all)
+}
+
+fn fitted(figures: &Figures) -> Option<fit::Fit> {
+    let medians = figures.starts.iter().filter(|s| s.launcher == OURS).map(|s| (s.nodes, s.whole.median_ms));
+    let between = figures.between.iter().map(|(nodes, spread)| (*nodes, spread.median_ms));
+    fit::fit(&medians.chain(between).collect::<Vec<_>>())
 }
 
 /// All that can be had here, Pando first.

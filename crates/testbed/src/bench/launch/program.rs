@@ -12,13 +12,15 @@ use serde::Serialize;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes of it.
 const SIZE: u64 = 12 << 20;
 /// Who is measured.
 pub const OURS: &str = "pando run --bcast";
 pub const THEIRS: &str = "sbcast and srun";
+/// Nobody who puts a copy at each node takes less on one machine: as many copies are written by as many threads as there are CPUs, and nothing is sent.
+pub const WRITTEN: &str = "the copies, only written";
 /// Runs with the same one after its first.
 const AGAIN: usize = 4;
 
@@ -48,7 +50,7 @@ pub fn measure(
     (nodes, programs): (usize, usize),
 ) -> Result<Vec<Sent>> {
     let what = format!("a program of 12 MB on {nodes} nodes");
-    let (mut cold, mut cached, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut cold, mut cached, mut theirs, mut written) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut calm = Calm::default();
     for i in 0..programs {
         let path = scratch.0.join(format!("program-{nodes}-{i}"));
@@ -59,6 +61,8 @@ pub fn measure(
         let times = step.take(&what, || (0..=AGAIN).map(|_| run()).collect::<Result<Vec<_>>>())?.unwrap_or_default();
         cold.extend(times.first());
         cached.extend(times.iter().skip(1));
+        calm.wait()?;
+        written.extend(step.take(&format!("{what}, {WRITTEN}"), || copies(scratch, nodes, &path))?);
         if let Some(slurm) = slurm {
             calm.wait()?;
             theirs.extend(step.take(&format!("{what}, {THEIRS}"), || slurm.sent(plan, nodes, &path))?);
@@ -67,7 +71,8 @@ pub fn measure(
     }
     let spread = |times: &[Duration]| (!times.is_empty()).then(|| Spread::of(times));
     let row = |launcher, cold, cached| Some(Sent { launcher, nodes, cold: spread(cold)?, cached: spread(cached) });
-    Ok([row(OURS, &cold, &cached), row(THEIRS, &theirs, &[])].into_iter().flatten().collect())
+    let all = [row(OURS, &cold, &cached), row(THEIRS, &theirs, &[]), row(WRITTEN, &written, &[])];
+    Ok(all.into_iter().flatten().collect())
 }
 
 /// `true` with random bytes after its end: what is loaded of it is as little as ever, so that only its way to the nodes counts.
@@ -80,4 +85,42 @@ fn write(path: &Path) -> Result<()> {
     let mut file = std::fs::File::create(path).at("create", path)?;
     file.write_all(&program).at("write", path)?;
     file.set_permissions(std::fs::Permissions::from_mode(0o755)).at("make executable", path)
+}
+
+/// A copy for each node.
+fn copies(scratch: &Scratch, nodes: usize, path: &Path) -> Result<Duration> {
+    let program = std::fs::read(path).at("read", path)?;
+    let dir = scratch.0.join("copies");
+    std::fs::create_dir(&dir).at("create", &dir)?;
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let write = &|first: usize| {
+        (first..nodes).step_by(threads).try_for_each(|node| {
+            let copy = dir.join(node.to_string());
+            std::fs::write(&copy, &program).at("write", &copy)
+        })
+    };
+    let begun = Instant::now();
+    let written = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..threads).map(|first| scope.spawn(move || write(first))).collect();
+        let ended = all.into_iter().map(|one| one.join().map_err(|_| Error::Other("a thread has panicked".into()))?);
+        ended.collect::<Result<Vec<()>>>()
+    });
+    let took = begun.elapsed();
+    std::fs::remove_dir_all(&dir).at("remove", &dir)?;
+    written.map(|_| took)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_are_written_and_taken_away() {
+        let scratch = Scratch::make(&format!("bench-copies-{}", std::process::id())).unwrap();
+        let path = scratch.0.join("program");
+        std::fs::write(&path, vec![7; 100_000]).unwrap();
+        assert!(copies(&scratch, 5, &path).unwrap() > Duration::ZERO);
+        assert!(!scratch.0.join("copies").exists());
+        assert!(copies(&scratch, 5, Path::new("/no/such/program")).is_err());
+    }
 }
