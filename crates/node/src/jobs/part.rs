@@ -177,6 +177,9 @@ impl Driver {
             gives_up: None,
             entry: Some(entry),
         };
+        tokio::task::block_in_place(|| {
+            driver.entry.iter_mut().for_each(|entry| entry.furnish(&order, place, user.as_ref()))
+        });
         let group = driver.entry.as_ref().and_then(|entry| entry.group.clone()?.ok());
         let group = group.map(|list| ByteBuf::from(list.into_os_string().into_vec()));
         let of = |entry: &Entry| (entry.cpus.clone(), entry.groups.clone(), entry.variables.clone());
