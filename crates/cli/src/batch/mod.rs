@@ -10,6 +10,7 @@ mod nodes;
 pub mod options;
 mod past;
 mod ranks;
+mod reserve;
 mod scontrol;
 mod shown;
 mod spec;
@@ -316,6 +317,7 @@ pub fn act(client: &Client, verb: BatchVerb) -> i32 {
         BatchVerb::Scontrol { words } => scontrol::scontrol(client, &words),
         BatchVerb::Sinfo(options) => nodes::sinfo(client, &options),
         BatchVerb::Usage(options) => usage::show(client, &options).map(|()| 0),
+        BatchVerb::Reserve(options) => reserve::reserve(client, &options),
         BatchVerb::History(options) => past::history(client, &options),
     };
     done.unwrap_or_else(|why| {
