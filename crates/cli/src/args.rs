@@ -4,8 +4,8 @@ mod batch;
 mod parallel;
 
 pub use batch::{
-    AllocOptions, BatchVerb, By, CancelOptions, HistoryOptions, LogOptions, QueueOptions, SinfoOptions, SubmitOptions,
-    UsageOptions, all_jobs, all_steps,
+    AllocOptions, BatchVerb, By, CancelOptions, HistoryOptions, LogOptions, QueueOptions, ReserveOptions, SinfoOptions,
+    SubmitOptions, UsageOptions, all_jobs, all_steps,
 };
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use pando_node::views::Children;

@@ -2,7 +2,7 @@
 
 mod lab;
 
-use lab::gangs::{gang, groups, lists, missing, status, together, turn, until};
+use lab::gangs::{gang, groups, lists, members, missing, status, together, turn, until};
 use lab::{Lab, ok};
 use pando_node::views::{FabricStatus, GangStatus};
 use std::collections::BTreeSet;
@@ -151,6 +151,8 @@ fn batch_jobs_that_share_cpus_take_turns() {
     };
     let ids = ["1", "2"].map(|n| ok(&mut pando(&["submit", "--parsable", "job.sh", n])).trim().to_owned());
     until("their steps take turns", || status(n1).gangs.len() == 2);
+    let all_in = |node| groups(node).len() == 2 && groups(node).keys().all(|number| members(node, number) > 0);
+    until("their ranks are switched", || lab.nodes.iter().all(all_in));
     fs::write(dir.join("both"), "").unwrap();
     for id in ids {
         ok(&mut pando(&["wait", &id]));

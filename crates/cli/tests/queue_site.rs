@@ -393,3 +393,43 @@ fn what_was_used_is_added_up() {
     assert!(shown.contains("counts") && shown.contains("CPUTIME") && shown.contains("ENERGY"), "{shown}");
     assert!(!ok(&mut cli(n1, &dir, &["usage", "--user", "nobody-of-that-name"])).contains("counts"));
 }
+
+#[test]
+fn nodes_are_reserved_and_maintained_by_who_may() {
+    let lab = Lab::new(1, JOBS);
+    let (n1, dir) = (&lab.nodes[0], place(&lab, "reserved"));
+    let call = |words: &[&str]| ok(&mut cli(n1, &dir, words));
+    // A job that would still run when it begins waits until it is over; a short one does not.
+    call(&["reserve", "update", "--nodes", "n1", "--start", "now+1hour", "--duration", "30"]);
+    assert!(call(&["reserve"]).contains("nobody (maintenance)"));
+    let long = submit(n1, &dir, &["-t", "2:00:00", "-o", "out", "--wrap", "true"]);
+    let short = submit(n1, &dir, &["-t", "10", "-o", "out", "--wrap", "true"]);
+    assert_eq!(wait(n1, &dir, &short), 0);
+    let why = call(&["explain", "-j", &long]);
+    assert!(why.contains("reservation") && why.contains("starts"), "{why}");
+    let shown = call(&["__scontrol", "show", "reservation", "update"]);
+    assert!(shown.contains("Nodes=n1") && shown.contains("Duration=00:30:00") && shown.contains("MAINT"), "{shown}");
+    call(&["__scontrol", "delete", "ReservationName=update"]);
+    assert_eq!(wait(n1, &dir, &long), 0);
+    // One that is for somebody: his jobs name it.
+    let made = ["__scontrol", "create", "reservation", "StartTime=now", "Duration=60", "Nodes=ALL", "Users=root"];
+    assert_eq!(call(&made), "Reservation created: resv_1\n");
+    let other = submit(n1, &dir, &["-t", "10", "-o", "out", "--wrap", "true"]);
+    let mine = submit(n1, &dir, &["--reservation=resv_1", "-t", "10", "-o", "out", "--wrap", "true"]);
+    assert_eq!(wait(n1, &dir, &mine), 0);
+    assert!(call(&["queue"]).contains(&other));
+    let no = |words: &[&str]| {
+        let said = cli(n1, &dir, words).output().unwrap();
+        assert!(!said.status.success(), "{words:?}");
+        String::from_utf8(said.stderr).unwrap()
+    };
+    assert!(no(&["submit", "--reservation=none", "--wrap", "true"]).contains("no reservation none"));
+    assert!(no(&["reserve", "x", "--nodes", "n7", "--duration", "5"]).contains("no node n7"));
+    assert!(no(&["reserve", "x", "--nodes", "n1"]).contains("--duration"));
+    assert!(no(&["reserve", "x", "--remove"]).contains("no reservation x"));
+    assert!(no(&made.map(|w| if w == "Users=root" { "Colour=red" } else { w })).contains("colour"));
+    call(&["__scontrol", "update", "reservationname=resv_1", "duration=90"]);
+    assert!(call(&["__scontrol", "show", "res"]).contains("Duration=01:30:00"));
+    call(&["reserve", "resv_1", "--remove"]);
+    assert_eq!(wait(n1, &dir, &other), 0);
+}

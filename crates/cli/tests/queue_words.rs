@@ -196,7 +196,7 @@ fn slurms_words_are_understood() {
     place.empty(n1);
     let past = call("sacct", &["-n", "-P", "-j", &long, "--format=JobID,JobName,State,AllocCPUS"]);
     assert!(past.starts_with(&format!("{long}|long|CANCELLED by ")) && past.ends_with("|1\n"), "{past}");
-    assert!(call("sacct", &["-X", "-s", "CANCELLED"]).contains("jobid"));
+    assert!(call("sacct", &["-X", "-s", "CANCELLED"]).contains("JobID"));
     // What is wrong, and what is harmless.
     let (code, _, why) = said(&mut place.called(n1, "sbatch", &["-p", "bogus", "--wrap", "true"]));
     assert!(code == 1 && why.contains("there is no partition bogus, there is batch"), "{why}");

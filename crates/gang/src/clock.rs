@@ -3,8 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Beats are no closer together than this, microseconds, unless turns are longer.
-const BEATS_US: u64 = 20_000;
+/// Beats are no closer together than this, microseconds, unless turns are longer: fifty a second took a hundredth of each node's CPU, and who begins waits
+/// for the next one.
+const BEATS_US: u64 = 50_000;
 /// Turns from one beat to the next, at most.
 const MOST: u64 = 1_000;
 /// A switch that takes no longer is as it should be, microseconds: the kernel may wait for all CPUs first, some of its ticks long.
@@ -119,13 +120,14 @@ mod tests {
 
     #[test]
     fn short_turns_share_a_beat_and_long_ones_have_their_own() {
-        for (turn, turns) in [(100, 200), (300, 67), (1_000, 20), (5_000, 4), (19_999, 2), (20_000, 1), (8_000_000, 1)]
+        for (turn, turns) in
+            [(100, 500), (300, 167), (1_000, 50), (5_000, 10), (49_999, 2), (50_000, 1), (8_000_000, 1)]
         {
             let pace = Pace::of(turn, turn);
             assert_eq!((pace.turn_us, pace.period_us), (turn, turn * turns));
             assert!(pace.check().is_ok() && pace.period_us >= BEATS_US);
         }
-        assert_eq!(Pace::of(8_000_000, 5_000), Pace { turn_us: 8_000_000, period_us: 20_000 });
+        assert_eq!(Pace::of(8_000_000, 5_000), Pace { turn_us: 8_000_000, period_us: 50_000 });
         let none = [Pace { turn_us: 0, period_us: 1 }, Pace { turn_us: 1, period_us: 0 }];
         assert!(none.iter().all(|pace| pace.check().is_err()));
     }

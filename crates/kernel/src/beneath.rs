@@ -1,10 +1,11 @@
 //! Opening a plain file below a directory, and nothing else, with the rights of somebody else.
 
 use crate::check;
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 
 /// The group of those who have none.
 const NO_GROUP: u32 = 65_534;
@@ -19,8 +20,8 @@ struct OpenHow {
 /// RESOLVE_NO_XDEV, NO_MAGICLINKS, NO_SYMLINKS, BENEATH: no way leads out of the directory, nor to another file system.
 const NO_WAY_OUT: u64 = 1 | 2 | 4 | 8;
 
-fn openat2(at: i32, path: &str, flags: i32, resolve: u64) -> io::Result<OwnedFd> {
-    let path = CString::new(path).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+fn openat2(at: i32, path: impl AsRef<OsStr>, flags: i32, resolve: u64) -> io::Result<OwnedFd> {
+    let path = CString::new(path.as_ref().as_bytes()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     let how = OpenHow { flags: (flags | libc::O_CLOEXEC) as u64, mode: 0, resolve };
     // SAFETY: `path` ends with a zero byte; it and `how` live through the call; the new descriptor is ours.
     unsafe {
@@ -43,6 +44,11 @@ pub fn open(root: &str, path: &str, uid: Option<u32>) -> io::Result<File> {
     let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOFOLLOW;
     let file = File::from(openat2(root.as_raw_fd(), path, flags, NO_WAY_OUT)?);
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::Unsupported.into()) }
+}
+
+/// Opens a directory below one that is open: no way leads out, nor to another file system.
+pub fn directory(top: &File, path: &std::path::Path) -> io::Result<File> {
+    openat2(top.as_raw_fd(), path, libc::O_RDONLY | libc::O_DIRECTORY, NO_WAY_OUT).map(File::from)
 }
 
 /// Opens a file as its path says, but by no magic link (`/proc/self/fd/3`): those lead to what this process has open, whatever the rights along the way.

@@ -467,6 +467,7 @@ mod tests {
         whole.metrics.listen = Some("x".into());
         whole.guests.max_load = Some(1.5);
         whole.queue.node = Some("x".into());
+        (whole.node.scratch, whole.node.scratch_mb) = (path(), Some(1));
         (whole.queue.prolog, whole.queue.epilog, whole.queue.mailer) = (path(), path(), path());
         whole.queue.etcd = EtcdStore::default().with_all("x");
         let keys = |all: &BTreeMap<String, String>| all.keys().cloned().collect::<Vec<_>>();
@@ -478,8 +479,8 @@ mod tests {
         let Queue { node, prolog, epilog, mailer, etcd, .. } = known.queue;
         let etcd = EtcdStore::default().like(etcd);
         let queue = Queue { node, prolog, epilog, mailer, etcd, ..Queue::default() };
-        let defaults = Config { queue, ..defaults };
-        let defaults = Config { guests, ..defaults };
+        let node = About { scratch: known.node.scratch, scratch_mb: known.node.scratch_mb, ..About::default() };
+        let defaults = Config { queue, guests, node, ..defaults };
         assert_eq!(example, flat(&defaults.to_toml()));
     }
 

@@ -43,6 +43,7 @@ mod questions;
 pub mod queue;
 mod reports;
 mod runnable;
+mod scratch;
 mod seats;
 mod shortage;
 mod speed;

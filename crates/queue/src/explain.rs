@@ -182,7 +182,11 @@ pub(crate) fn wants(need: &Need, kinds: &[String]) -> String {
     if need.memory_per_cpu > 0 {
         all.push(format!("{} for each CPU", crate::sizes::show(need.memory_per_cpu)));
     }
-    all.extend(kinds.iter().zip(need.gres).filter(|(_, n)| *n > 0).map(|(kind, n)| format!("{n} {kind} on each")));
+    let resource = |(kind, n): (&String, u32)| match kind == crate::gres::SCRATCH {
+        true => format!("{} of scratch on each", crate::sizes::show(n.into())),
+        false => format!("{n} {kind} on each"),
+    };
+    all.extend(kinds.iter().zip(need.gres).filter(|(_, n)| *n > 0).map(resource));
     if need.exclusive {
         all.push("nobody else on them".into());
     }

@@ -6,6 +6,11 @@ use std::fmt::{self, Display, Formatter};
 /// Most kinds that one job may ask for or one node may have.
 pub const MOST_KINDS: usize = 8;
 
+/// The kind that is room in scratch directories, in megabytes (`--scratch`).
+pub const SCRATCH: &str = "scratch";
+/// The feature of nodes whose kernel holds it to what was asked for.
+pub const SCRATCH_HELD: &str = "scratch-quota";
+
 /// So many of a kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Gres {

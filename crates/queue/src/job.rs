@@ -141,6 +141,8 @@ pub struct Usage {
     pub cpu_ms: u64,
     /// The most memory, megabytes.
     pub memory_mb: u64,
+    /// The most of its scratch directory at its first node that was seen to be in use, megabytes.
+    pub scratch_mb: u64,
     /// Bytes read.
     pub read: u64,
     /// Bytes written.
@@ -154,6 +156,7 @@ impl Usage {
     pub fn add(&mut self, other: &Usage) {
         self.cpu_ms += other.cpu_ms;
         self.memory_mb = self.memory_mb.max(other.memory_mb);
+        self.scratch_mb = self.scratch_mb.max(other.scratch_mb);
         self.read += other.read;
         self.written += other.written;
         if let Some(energy) = other.energy_mj {

@@ -15,7 +15,7 @@ pub enum Takes {
 pub type Known = (&'static str, Option<char>, Takes);
 
 /// What a script may say.
-pub const OPTIONS: [Known; 103] = {
+pub const OPTIONS: [Known; 104] = {
     use Takes::{Maybe, Nothing, Value};
     [
         ("account", Some('A'), Value),
@@ -104,6 +104,7 @@ pub const OPTIONS: [Known; 103] = {
         ("reboot", None, Nothing),
         ("requeue", None, Nothing),
         ("reservation", None, Value),
+        ("scratch", None, Value),
         ("signal", None, Value),
         ("sockets-per-node", None, Value),
         ("spread-job", None, Nothing),

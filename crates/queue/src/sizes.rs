@@ -4,13 +4,13 @@
 const MOST: u64 = 1 << 40;
 
 fn number(text: &str, digits: &str, kilobytes_each: u64) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is not an amount of memory: say 512M, 4G or 1T");
+    let wrong = || format!("`{text}` is not an amount: say 512M, 4G or 1T");
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return Err(wrong());
     }
     let number: u64 = digits.parse().map_err(|_| wrong())?;
     let megabytes = number.checked_mul(kilobytes_each).ok_or_else(wrong)?.div_ceil(1024);
-    (megabytes <= MOST).then_some(megabytes).ok_or_else(|| format!("`{text}` is more memory than there can be"))
+    (megabytes <= MOST).then_some(megabytes).ok_or_else(|| format!("`{text}` is more than there can be"))
 }
 
 /// `512`, `512M`, `4G`, `1T`, `2048K`, with or without B or iB, in megabytes; a number alone is megabytes. Kilobytes are rounded up.
@@ -25,7 +25,7 @@ pub fn megabytes(text: &str) -> Result<u64, String> {
         "g" => 1 << 20,
         "t" => 1 << 30,
         "p" => 1 << 40,
-        _ => return Err(format!("`{text}` is not an amount of memory: say 512M, 4G or 1T")),
+        _ => return Err(format!("`{text}` is not an amount: say 512M, 4G or 1T")),
     };
     number(text, digits, each)
 }
@@ -46,12 +46,11 @@ pub fn pbs_megabytes(text: &str) -> Result<u64, String> {
         "t" => times << 30,
         "p" => times << 40,
         "" => {
-            let bytes: u64 =
-                digits.parse().map_err(|_| format!("`{text}` is not an amount of memory: say 400mb or 2gb"))?;
+            let bytes: u64 = digits.parse().map_err(|_| format!("`{text}` is not an amount: say 400mb or 2gb"))?;
             let kilobytes = bytes.div_ceil(1024).saturating_mul(times);
             return number(text, &kilobytes.to_string(), 1);
         }
-        _ => return Err(format!("`{text}` is not an amount of memory: say 400mb or 2gb")),
+        _ => return Err(format!("`{text}` is not an amount: say 400mb or 2gb")),
     };
     number(text, digits, each)
 }

@@ -19,6 +19,8 @@ const MOST_NAME: usize = 256;
 const MOST_PATH: usize = 4096;
 /// Nodes that a job may name.
 const MOST_NODES: usize = 65_536;
+/// Kinds of limits that a kernel may have.
+const MOST_LIMITS: u64 = 64;
 /// `--nice` goes so far.
 pub const MOST_NICE: i32 = 1_000_000;
 
@@ -165,6 +167,8 @@ pub struct Spec {
     pub environment: Vec<(Bytes, Bytes)>,
     /// Files.
     pub files: Files,
+    /// Limits of its processes, as setrlimit(2) has them: number, soft, hard. What is not there is as its node has it.
+    pub limits: Vec<(u32, u64, u64)>,
     /// What it needs.
     pub request: Request,
     /// It is ended after so long, milliseconds; the partition's default otherwise.
@@ -208,6 +212,7 @@ impl Default for Spec {
             directory: Bytes::from("/"),
             environment: Vec::new(),
             files: Files::default(),
+            limits: Vec::new(),
             request: Request::default(),
             limit_ms: None,
             nice: 0,
@@ -345,6 +350,7 @@ impl Spec {
         self.limit_ms.map_or(Ok(()), |ms| within("the time limit in milliseconds (--time)", ms, 1, LONGEST))?;
         let signal = self.signal.map_or(1, |s| s.signal);
         within("the signal (--signal)", u64::try_from(signal).unwrap_or(0), 1, 64)?;
+        within("the number of limits", self.limits.len() as u64, 0, MOST_LIMITS)?;
         within("--nice", u64::from(self.nice.unsigned_abs()), 0, MOST_NICE as u64)?;
         within("the number of dependencies", self.dependency.terms.len() as u64, 0, MOST_TERMS as u64)?;
         if let Some(array) = &self.array {

@@ -124,6 +124,42 @@ pub enum BatchVerb {
     /// Show what jobs have used: CPU time, memory, what they read and wrote, energy where nodes say it.
     #[command(after_help = "Example: pando usage --user ann --since 7d")]
     Usage(UsageOptions),
+    /// Keep nodes for some users' jobs, or for nobody's (maintenance), for a time; without a name: show what is reserved.
+    ///
+    /// Jobs name it by --reservation; others run there only if they end before it begins. Operators make and remove reservations.
+    #[command(
+        after_help = "Example: pando reserve course --nodes n1,n2 --start 09:00 --duration 2:00:00 --users ann,bob\n         pando reserve update --start tomorrow --duration 1-0"
+    )]
+    Reserve(ReserveOptions),
+}
+
+/// `pando reserve`.
+#[derive(ClapArgs)]
+pub struct ReserveOptions {
+    /// What it is called; one of this name is changed.
+    #[arg(value_name = "NAME", conflicts_with = "json")]
+    pub name: Option<String>,
+    /// Take it away.
+    #[arg(long, requires = "name")]
+    pub remove: bool,
+    /// These nodes: n1,n3 or n[1-4,7]; all, if nothing is said.
+    #[arg(short = 'w', long, value_name = "NODES")]
+    pub nodes: Option<String>,
+    /// From then: now+2hours, 16:00, tomorrow, 2030-01-20T12:34:00; now, if nothing is said.
+    #[arg(short, long, value_name = "WHEN")]
+    pub start: Option<String>,
+    /// Until then.
+    #[arg(short, long, value_name = "WHEN", conflicts_with = "duration")]
+    pub end: Option<String>,
+    /// For so long: minutes, H:M:S, D-H:M:S, UNLIMITED.
+    #[arg(short, long, value_name = "TIME")]
+    pub duration: Option<String>,
+    /// Whose jobs may run there; nobody's, if nothing is said: maintenance.
+    #[arg(short, long, value_name = "USER,...", value_delimiter = ',')]
+    pub users: Vec<String>,
+    /// Print what is reserved as JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `pando submit`.

@@ -71,6 +71,7 @@ fn holder(options: &AllocOptions) -> Result<(Spec, Manner), String> {
     (spec.files.error, spec.files.input) = (None, None);
     (spec.requeue, spec.tied) = (false, true);
     super::spec::gpus(&mut spec.request, manner.gpus.as_deref())?;
+    super::spec::scratch(&mut spec.request, manner.scratch)?;
     let here = std::env::current_dir().map_err(|e| format!("the working directory: {e}"))?;
     let directory = manner.chdir.as_ref().map_or(here.clone(), |dir| here.join(dir));
     spec.directory = Bytes(directory.into_os_string().into_vec());

@@ -102,6 +102,60 @@ pub struct Columns {
     pub between: Option<(String, bool)>,
 }
 
+/// How sacct writes its columns' names, however they are asked for: scripts look for these.
+const HEADS: [&str; 46] = [
+    "Account",
+    "AllocCPUS",
+    "AllocNodes",
+    "AllocTRES",
+    "AveCPU",
+    "AveDiskRead",
+    "AveDiskWrite",
+    "AveRSS",
+    "Cluster",
+    "Comment",
+    "ConsumedEnergy",
+    "CPUTime",
+    "CPUTimeRAW",
+    "Elapsed",
+    "ElapsedRaw",
+    "Eligible",
+    "End",
+    "ExitCode",
+    "Group",
+    "JobID",
+    "JobIDRaw",
+    "JobName",
+    "MaxDiskRead",
+    "MaxDiskWrite",
+    "MaxRSS",
+    "MaxRSSNode",
+    "MaxRSSTask",
+    "MinCPU",
+    "NCPUS",
+    "NNodes",
+    "NodeList",
+    "NTasks",
+    "Partition",
+    "Priority",
+    "QOS",
+    "Reason",
+    "ReqCPUS",
+    "ReqMem",
+    "Reservation",
+    "Start",
+    "State",
+    "Submit",
+    "Timelimit",
+    "TotalCPU",
+    "UID",
+    "User",
+];
+
+fn headed(name: &str) -> &str {
+    HEADS.iter().find(|head| head.eq_ignore_ascii_case(name)).copied().unwrap_or(name)
+}
+
 impl Columns {
     /// Reads `jobid,jobname%20,state%-10`. `known`: what there is, in lower case. The error is for people.
     pub fn read(text: &str, known: &[&str]) -> Result<Columns, String> {
@@ -110,7 +164,7 @@ impl Columns {
             let lower = name.to_ascii_lowercase();
             let width = width.map(|w| w.trim_start_matches('-').parse::<usize>()).transpose();
             match (known.contains(&lower.as_str()), width) {
-                (true, Ok(width)) => Ok((name.to_owned(), width, word.contains("%-"))),
+                (true, Ok(width)) => Ok((headed(name).to_owned(), width, word.contains("%-"))),
                 (true, Err(_)) => Err(format!("`{word}`: a width is a number")),
                 (false, _) => Err(format!("`{name}` is no column here; there are {}", known.join(", "))),
             }

@@ -10,6 +10,7 @@ mod nodes;
 pub mod options;
 mod past;
 mod ranks;
+mod reserve;
 mod scontrol;
 mod shown;
 mod spec;
@@ -113,6 +114,8 @@ fn made(options: &SubmitOptions) -> Result<(Spec, Manner), String> {
     spec.environment.push(name);
     spec.work = work;
     spec::gpus(&mut spec.request, manner.gpus.as_deref())?;
+    spec::scratch(&mut spec.request, manner.scratch)?;
+    spec.limits = spec::limits(manner.limits.as_deref())?;
     whole(&mut spec.tell, me);
     if spec.files.output.is_none() && options.slurm {
         spec.files.output = Some(Bytes::from(if spec.array.is_some() { "slurm-%A_%a.out" } else { "slurm-%j.out" }));
@@ -212,6 +215,7 @@ fn trial(client: &Client, options: &SubmitOptions, spec: Spec, quiet: bool) -> E
     if let Some(why) = nodes::impossible(client, request).filter(|_| !quiet) {
         eprintln!("{called}: it can't start on the nodes that there are: {why}; it would wait for others to come");
     }
+    say_counted(client, request, quiet);
     let known = request.partition.as_ref().zip(ask::<Cluster>(client, &Ask::Cluster).ok());
     if let Some((name, _)) = known.filter(|(name, all)| !all.partitions.iter().any(|p| p.name == **name)) {
         return Err(format!("there is no partition {name} (--partition): `sinfo` shows them"));
@@ -243,6 +247,7 @@ pub fn submit(client: &Client, options: &SubmitOptions) -> Ended {
     if let Some(why) = nodes::impossible(client, &request).filter(|_| !manner.quiet) {
         eprintln!("pando: job {number} can't start on the nodes that there are: {why}; it waits for others to come");
     }
+    say_counted(client, &request, manner.quiet);
     match (manner.quiet, manner.parsable || options.json) {
         (true, _) => {}
         (_, true) => println!("{number}"),
@@ -250,6 +255,17 @@ pub fn submit(client: &Client, options: &SubmitOptions) -> Ended {
         _ => println!("Submitted batch job {number}"),
     }
     if manner.wait { wait(client, &[Id::of(number)], true) } else { Ok(0) }
+}
+
+/// Who asks for scratch space is to know where it is not the kernel that holds him to it.
+fn say_counted(client: &Client, request: &pando_queue::Request, quiet: bool) {
+    let counted = if quiet { Vec::new() } else { nodes::counted(client, request) };
+    if !counted.is_empty() {
+        let names = counted.join(", ");
+        eprintln!(
+            "pando: --scratch: no project quota at {names}: what a job has there is counted, and one that has more is ended (--constraint scratch-quota avoids them)"
+        );
+    }
 }
 
 /// `pando wait`: the worst of their ends.
@@ -301,6 +317,7 @@ pub fn act(client: &Client, verb: BatchVerb) -> i32 {
         BatchVerb::Scontrol { words } => scontrol::scontrol(client, &words),
         BatchVerb::Sinfo(options) => nodes::sinfo(client, &options),
         BatchVerb::Usage(options) => usage::show(client, &options).map(|()| 0),
+        BatchVerb::Reserve(options) => reserve::reserve(client, &options),
         BatchVerb::History(options) => past::history(client, &options),
     };
     done.unwrap_or_else(|why| {

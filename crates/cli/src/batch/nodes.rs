@@ -7,7 +7,7 @@ use crate::show::print_json;
 use pando_node::client::Client;
 use pando_node::queue::ask::{Ask, Cluster, NodeUse, PartitionUse};
 use pando_node::views::{Liveness, Node};
-use pando_queue::gres::Gres;
+use pando_queue::gres::{Gres, SCRATCH, SCRATCH_HELD};
 use pando_queue::times;
 
 const USUAL: &str = "%9P %.5a %.10l %.6D %.6t %N";
@@ -246,6 +246,18 @@ fn lacks(client: &Client, request: &pando_queue::Request) -> Option<String> {
     missing(&all.nodes.iter().map(|n| &n.node).collect::<Vec<_>>(), &all.rules.licences, request)
 }
 
+/// Nodes where nobody but a job's helper sees to it that it takes no more scratch space than it has asked for.
+pub fn counted(client: &Client, request: &pando_queue::Request) -> Vec<String> {
+    let wants =
+        request.gres.iter().any(|gres| gres.kind == SCRATCH) && !request.features.iter().any(|f| f == SCRATCH_HELD);
+    let all: Option<Cluster> = wants.then(|| ask(client, &Ask::Cluster).ok()).flatten();
+    let has = |node: &pando_queue::Node| node.gres.iter().any(|gres| gres.kind == SCRATCH);
+    let held = |node: &pando_queue::Node| node.features.iter().any(|feature| feature == SCRATCH_HELD);
+    let may = |name: &String| request.wanted.is_empty() || request.wanted.contains(name);
+    let nodes = all.into_iter().flat_map(|all| all.nodes).map(|n| n.node);
+    nodes.filter(|node| has(node) && !held(node) && may(&node.name)).map(|node| node.name).collect()
+}
+
 fn missing(nodes: &[&pando_queue::Node], licences: &[Gres], request: &pando_queue::Request) -> Option<String> {
     let count = |all: &[Gres], kind: &str| all.iter().filter(|g| g.kind == kind).map(|g| g.count).sum::<u32>();
     let features = request.features.iter().find(|f| !nodes.iter().any(|n| n.features.contains(f)));
@@ -258,7 +270,10 @@ fn missing(nodes: &[&pando_queue::Node], licences: &[Gres], request: &pando_queu
             0 => "none has any".to_owned(),
             most => format!("the one with most has {most}"),
         };
-        return Some(format!("no node has {gres} (--gres): {most}"));
+        return Some(match gres.kind == SCRATCH {
+            true => format!("no node has {gres} (--scratch, in megabytes): {most}"),
+            false => format!("no node has {gres} (--gres): {most}"),
+        });
     }
     let few = request.licences.iter().find(|l| count(licences, &l.kind) < l.count)?;
     Some(format!(

@@ -48,6 +48,13 @@ fn about(name: &str) -> (&'static str, &'static str) {
         "quiet" => ("", "Print nothing"),
         "requeue" => ("", "It is run again when a node is lost (as if nothing is said)"),
         "reservation" => ("NAME", "Nodes that are reserved for it"),
+        "propagate" => (
+            "LIMITS",
+            "Limits that it has of this process (ulimit): ALL (as if nothing is said), NONE, FSIZE,NOFILE,NPROC,CORE",
+        ),
+        "scratch" => {
+            ("SIZE", "Room in a directory of its own on each node, which is $PANDO_SCRATCH and $TMPDIR: 500M, 4G")
+        }
         "signal" => (
             "[B:]SIGNAL[@SECONDS]",
             "Its steps (B: itself) get this signal so long before its time is over; 60 seconds, if nothing is said",

@@ -2,7 +2,7 @@
 
 use super::format::{plain, say};
 use super::list::moment;
-use super::{Ended, ask, nodes, order};
+use super::{Ended, ask, nodes, order, reserve};
 use crate::show::print_json;
 use pando_node::client::Client;
 use pando_node::queue::ask::{Ask, Cluster, Line, Past, Shown};
@@ -31,6 +31,7 @@ pub fn scontrol(client: &Client, words: &[String]) -> Ended {
             (Some("node" | "nodes"), name) => show.node(name),
             (Some("partition" | "partitions"), name) => show.partition(name),
             (Some("config"), _) => show.config(),
+            (Some("reservation" | "reservations" | "res"), name) => reserve::show(client, name, json),
             (Some("hostnames" | "hostname"), list) if list.is_some() || of_job.is_some() => {
                 crate::nodelist::expand(list.or(of_job.as_deref()).unwrap_or(""))?
                     .iter()
@@ -44,9 +45,9 @@ pub fn scontrol(client: &Client, words: &[String]) -> Ended {
                 println!("{list}");
                 Ok(0)
             }
-            (Some(other), _) => {
-                Err(format!("`show {other}` is not known here: there are job, node, partition, config, hostnames"))
-            }
+            (Some(other), _) => Err(format!(
+                "`show {other}` is not known here: there are job, node, partition, reservation, config, hostnames"
+            )),
             (None, _) => Err("show what? job, node, partition, config or hostnames".into()),
         },
         Some("hold" | "uhold") => order(client, &Ask::Hold(ids(rest)?)),
@@ -55,10 +56,14 @@ pub fn scontrol(client: &Client, words: &[String]) -> Ended {
         Some("requeuehold") => order(client, &Ask::Requeue { ids: ids(rest)?, hold: true }),
         Some("suspend") => order(client, &Ask::Park { ids: ids(rest)?, still: true }),
         Some("resume") => order(client, &Ask::Park { ids: ids(rest)?, still: false }),
+        Some(verb @ ("create" | "delete")) => reserve::change(client, verb, rest),
+        Some("update") if lower.iter().any(|w| *w == "reservation" || w.starts_with("reservationname=")) => {
+            reserve::change(client, "update", rest)
+        }
         Some("update") => update(client, rest),
         Some("ping") => ping(client, json),
         Some(other) => Err(format!(
-            "`{other}` is not known here: there are show, hold, release, requeue, requeuehold, suspend, resume, update and ping"
+            "`{other}` is not known here: there are show, hold, release, requeue, requeuehold, suspend, resume, update, create, delete and ping"
         )),
         None => Err("say what: show, hold, release, requeue, suspend, resume, update or ping".into()),
     }

@@ -4,7 +4,8 @@ use super::format::say;
 use super::{ask, now};
 use crate::show::{print_json, print_table};
 use pando_node::client::Client;
-use pando_node::queue::ask::{Ask, Line, Past, Shown};
+use pando_node::queue::ask::{Ask, Cluster, Line, Past, Shown};
+use pando_queue::gres::{SCRATCH, SCRATCH_HELD};
 use pando_queue::{Id, State, Step, Usage, times};
 
 /// A line for people, of what users and nodes have said.
@@ -81,7 +82,8 @@ pub fn info(client: &Client, id: Id, json: bool) -> Result<(), String> {
         run.whereabouts().into_iter().for_each(|what| line!("where      {what}"));
         if let Some(&(_, mut all)) = until_now.iter().find(|(id, _)| *id == name) {
             all.add(&run.steps.away);
-            line!("used       {name}: CPU {:.1}s, {}M until now", all.cpu_ms as f64 / 1000.0, all.memory_mb);
+            let scratch = of_scratch(&all);
+            line!("used       {name}: CPU {:.1}s, {}M{scratch} until now", all.cpu_ms as f64 / 1000.0, all.memory_mb);
         }
         run.steps.all.iter().for_each(|step| line!("step       {name}.{}", in_words(step, now)));
     }
@@ -89,9 +91,39 @@ pub fn info(client: &Client, id: Id, json: bool) -> Result<(), String> {
         line!("over       {} {}", tasks.len(), state.names().0);
     }
     used(client, id);
+    scratch(client, &all);
     line!("directory  {}", String::from_utf8_lossy(&spec.directory.0));
     line!("queue      kept at {}", all.keeper);
     Ok(())
+}
+
+/// How much scratch space it has, and who sees to it that it takes no more.
+fn scratch(client: &Client, all: &Shown) {
+    let Some(wanted) = all.job.spec.request.gres.iter().find(|gres| gres.kind == SCRATCH) else { return };
+    let size = pando_queue::sizes::show(wanted.count.into());
+    let has: Option<Cluster> = ask(client, &Ask::Cluster).ok();
+    let named = |share: &pando_queue::Share| {
+        let node = has.iter().flat_map(|all| &all.nodes).find(|n| n.node.name == share.node);
+        let held = node.map(|n| n.node.features.iter().any(|feature| feature == SCRATCH_HELD));
+        let by = match held {
+            Some(true) => "held by quota",
+            Some(false) => "counted",
+            None => "unknown",
+        };
+        format!("{} ({by})", share.node)
+    };
+    let there: Vec<String> = all.job.running.values().flat_map(|run| &run.shares).map(named).collect();
+    match there.is_empty() {
+        true => line!("scratch    {size} of each node"),
+        false => line!("scratch    {size} of each node: {}", there.join(", ")),
+    }
+}
+
+fn of_scratch(usage: &Usage) -> String {
+    match usage.scratch_mb {
+        0 => String::new(),
+        mb => format!(", scratch {mb}M"),
+    }
 }
 
 /// What those of its tasks have used that are over, if the history still says it.
@@ -103,7 +135,8 @@ fn used(client: &Client, id: Id) {
     for o in meant.filter(|o| !o.run.shares.is_empty()) {
         let (cpu, memory) = (o.usage.cpu_ms as f64 / 1000.0, o.usage.memory_mb);
         let energy = o.usage.energy_mj.map_or("energy n/a".to_owned(), |mj| format!("{:.1} J", mj as f64 / 1000.0));
-        line!("used       {}: CPU {cpu:.1}s, {memory}M, {energy}", o.id);
+        let scratch = of_scratch(&o.usage);
+        line!("used       {}: CPU {cpu:.1}s, {memory}M{scratch}, {energy}", o.id);
         o.run.steps.all.iter().for_each(|step| line!("step       {}.{}", o.id, in_words(step, o.ended)));
     }
 }

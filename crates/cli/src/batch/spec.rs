@@ -3,6 +3,7 @@
 use crate::nodelist;
 use pando_queue::array::Array;
 use pando_queue::depend::Dependency;
+use pando_queue::gres::SCRATCH;
 use pando_queue::{Bytes, Spec, Tell, Warning, gres, sizes, times};
 
 /// What is for the command itself.
@@ -18,6 +19,10 @@ pub struct Manner {
     pub test_only: bool,
     /// `--gpus`: of all nodes together.
     pub gpus: Option<String>,
+    /// `--scratch`: megabytes.
+    pub scratch: Option<u64>,
+    /// `--propagate`: which of this process's limits the job is to have; all, if nothing is said.
+    pub limits: Option<String>,
     /// `--export`.
     pub export: Option<String>,
     /// `--chdir`.
@@ -25,7 +30,7 @@ pub struct Manner {
 }
 
 /// Slurm's words about things that are not here.
-const HARMLESS: [&str; 44] = [
+const HARMLESS: [&str; 42] = [
     "acctg-freq",
     "batch",
     "bell",
@@ -60,14 +65,12 @@ const HARMLESS: [&str; 44] = [
     "prefer",
     "priority",
     "profile",
-    "propagate",
     "sockets-per-node",
     "spread-job",
     "switches",
     "thread-spec",
     "threads-per-core",
     "time-min",
-    "tmp",
     "use-min-nodes",
     "wait-all-nodes",
 ];
@@ -85,6 +88,25 @@ const REFUSED: [(&str, &str); 12] = [
     ("reboot", "nodes are not booted for a job"),
     ("uid", "a job runs as whoever submits it"),
     ("clusters", "there is one cluster here"),
+];
+/// Limits of resources, by their numbers.
+const LIMITS: [&str; 16] = [
+    "CPU",
+    "FSIZE",
+    "DATA",
+    "STACK",
+    "CORE",
+    "RSS",
+    "NPROC",
+    "NOFILE",
+    "MEMLOCK",
+    "AS",
+    "LOCKS",
+    "SIGPENDING",
+    "MSGQUEUE",
+    "NICE",
+    "RTPRIO",
+    "RTTIME",
 ];
 /// Seconds before the end of a job's time, if nothing is said.
 const WARNED_S: u64 = 60;
@@ -132,6 +154,8 @@ pub fn take(spec: &mut Spec, manner: &mut Manner, word: &str, now: (u64, i64)) -
         }
         "wckey" => spec.wckey = text.into(),
         "hold" => spec.hold = true,
+        "scratch" | "tmp" => manner.scratch = Some(sizes::megabytes(text).map_err(said)?),
+        "propagate" => manner.limits = Some(text.into()),
         "input" => spec.files.input = Some(Bytes::from(text)),
         "job-name" => spec.name = text.into(),
         "licenses" => request.licences = gres::read(text).map_err(said)?,
@@ -207,6 +231,38 @@ pub fn gpus(request: &mut pando_queue::Request, text: Option<&str>) -> Result<()
     Ok(())
 }
 
+/// Scratch space is a generic resource, which nodes have so many megabytes of.
+pub fn scratch(request: &mut pando_queue::Request, megabytes: Option<u64>) -> Result<(), String> {
+    let Some(mb) = megabytes.filter(|mb| *mb > 0) else { return Ok(()) };
+    let count = u32::try_from(mb).map_err(|_| "--scratch: no node has so much".to_owned())?;
+    request.gres.retain(|gres| gres.kind != SCRATCH);
+    request.gres.push(gres::Gres { kind: SCRATCH.into(), count });
+    request.gres.sort();
+    Ok(())
+}
+
+/// This process's limits of resources that a job is to have, as `--propagate` says. Those that are none are left out: the node's own hold then.
+pub fn limits(wanted: Option<&str>) -> Result<Vec<(u32, u64, u64)>, String> {
+    let mut all = pando_kernel::rank::limits();
+    all.retain(|(_, soft, hard)| (*soft, *hard) != (u64::MAX, u64::MAX));
+    let wanted = wanted.unwrap_or("ALL").to_ascii_uppercase();
+    let mut kept: Vec<u32> = Vec::new();
+    for word in wanted.split(',') {
+        match word.strip_prefix("RLIMIT_").unwrap_or(word) {
+            "ALL" | "" => return Ok(all),
+            "NONE" => {}
+            name => {
+                let known = LIMITS.iter().position(|n| *n == name);
+                kept.push(
+                    known.ok_or_else(|| format!("--propagate: `{word}` is no limit: {}", LIMITS.join(", ")))? as u32
+                );
+            }
+        }
+    }
+    all.retain(|(resource, _, _)| kept.contains(resource));
+    Ok(all)
+}
+
 /// `BEGIN,END,FAIL`: Slurm's words.
 fn mail_type(tell: &mut Tell, text: &str) -> Result<(), String> {
     for word in text.split(',') {
@@ -272,6 +328,30 @@ mod tests {
         assert_eq!(told(&["--webhook=http://h/"]), ("http://h/".into(), (false, true, false)));
         let (mut spec, mut manner) = (Spec::default(), Manner::default());
         assert!(take(&mut spec, &mut manner, "--mail-type=SOMETIMES", (0, 0)).unwrap_err().contains("SOMETIMES"));
+    }
+
+    #[test]
+    fn scratch_is_a_resource_whatever_comes_first() {
+        let (mut spec, mut manner) = (Spec::default(), Manner::default());
+        for word in ["--scratch=2G", "--gres=gpu:1", "--tmp=1G"] {
+            take(&mut spec, &mut manner, word, (0, 0)).unwrap();
+        }
+        scratch(&mut spec.request, manner.scratch).unwrap();
+        let shown: Vec<String> = spec.request.gres.iter().map(ToString::to_string).collect();
+        assert_eq!(shown, ["gpu:1", "scratch:1024"]);
+        assert!(take(&mut spec, &mut manner, "--scratch=lots", (0, 0)).unwrap_err().contains("lots"));
+        assert!(scratch(&mut spec.request, Some(1 << 40)).is_err());
+    }
+
+    #[test]
+    fn limits_go_along_as_they_are_asked_for() {
+        let of = |text: &str| limits(Some(text)).unwrap().iter().map(|l| l.0).collect::<Vec<_>>();
+        assert_eq!(limits(None), limits(Some("ALL")));
+        assert!(of("NONE").is_empty());
+        // Every process has one of open files.
+        assert_eq!(of("NOFILE"), [7]);
+        assert_eq!(of("rlimit_nofile,NONE"), [7]);
+        assert!(limits(Some("FILES")).unwrap_err().contains("`FILES`"));
     }
 
     #[test]

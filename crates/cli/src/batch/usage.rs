@@ -51,6 +51,7 @@ pub fn show(client: &Client, options: &UsageOptions) -> Result<(), String> {
             span(sum.wall_ms),
             span(sum.cpus_ms),
             format!("{}M", sum.memory_mb),
+            format!("{}M", sum.scratch_mb),
             format!("{}M", sum.read >> 20),
             format!("{}M", sum.written >> 20),
             // The machine's counters are there and readable, or not.
@@ -59,8 +60,8 @@ pub fn show(client: &Client, options: &UsageOptions) -> Result<(), String> {
     };
     let rows: Vec<Vec<String>> = all.iter().map(row).collect();
     let names = [
-        "DAY", "USER", "ACCOUNT", "NAME", "ENDED", "FAILED", "STEPS", "CPU", "TIME", "CPUTIME", "MEMORY", "READ",
-        "WRITTEN", "ENERGY",
+        "DAY", "USER", "ACCOUNT", "NAME", "ENDED", "FAILED", "STEPS", "CPU", "TIME", "CPUTIME", "MEMORY", "SCRATCH",
+        "READ", "WRITTEN", "ENERGY",
     ];
     print_table(&names, &rows, usize::MAX);
     Ok(())

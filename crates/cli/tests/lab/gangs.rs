@@ -62,19 +62,32 @@ pub fn lists(node: &Daemon) -> (PathBuf, PathBuf) {
     (of(""), of("-aside"))
 }
 
-/// The directory of the control group in which this process and the daemons are, of version 1.
+/// How many processes a gang has at a node that are switched with it.
+pub fn members(node: &Daemon, number: &str) -> usize {
+    let of = |end: &str| own_group().join(format!("pando-gang-{}-{number}{end}/cgroup.procs", node.pid()));
+    ["", "-aside"].iter().map(|end| fs::read_to_string(of(end)).unwrap_or_default().lines().count()).sum()
+}
+
+/// The directory of the control group in which the daemon makes gangs': that in which this process and the daemons are (version 1), or the one above,
+/// which was delegated (version 2).
 fn own_group() -> PathBuf {
     let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let own = text.lines().filter_map(|l| l.split_once(':')?.1.split_once(':'));
-    let own = own.filter(|(names, _)| names.split(',').any(|n| n == "cpu")).map(|(_, path)| path.to_owned()).next();
-    Path::new("/sys/fs/cgroup/cpu").join(own.unwrap_or_default().trim_start_matches('/'))
+    let all: Vec<(&str, &str)> = text.lines().filter_map(|l| l.split_once(':')?.1.split_once(':')).collect();
+    let of = |is: &dyn Fn(&str) -> bool| all.iter().find(|(names, _)| is(names)).map(|(_, path)| *path);
+    let below = |top: &str, path: &str| Path::new(top).join(path.trim_start_matches('/'));
+    match of(&|names| names.split(',').any(|n| n == "cpu")) {
+        Some(path) => below("/sys/fs/cgroup/cpu", path),
+        None => {
+            below("/sys/fs/cgroup", of(&str::is_empty).unwrap_or_default().rsplit_once('/').map_or("", |(up, _)| up))
+        }
+    }
 }
 
 /// Why gangs can't be tried here.
 pub fn missing() -> Option<String> {
     let can = fs::OpenOptions::new().write(true).open(own_group().join("cgroup.procs")).is_ok();
     let switched = own_group().join("cpu.shares").exists() || own_group().join("cpu.idle").exists();
-    (!can || !switched).then(|| "there is no cpu controller of version 1 to look at".into())
+    (!can || !switched).then(|| "there is no cpu controller of control groups that is ours to use".into())
 }
 
 /// What runs at both nodes in one moment: looked at twice, for a switch may come in between.

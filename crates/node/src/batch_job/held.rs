@@ -33,6 +33,9 @@ pub struct Kept {
     /// Its control groups.
     #[serde(default)]
     pub groups: Vec<PathBuf>,
+    /// Its scratch directory.
+    #[serde(default)]
+    pub scratch: Option<PathBuf>,
     /// The node where its processes compute; none: here.
     #[serde(default)]
     pub away: Option<String>,
@@ -41,7 +44,8 @@ pub struct Kept {
 impl Kept {
     /// Of one of which nothing is known yet.
     pub fn new(key: Key, user: &str) -> Kept {
-        Kept { key, user: user.to_owned(), cpus: Vec::new(), numbers: Numbers::new(), groups: Vec::new(), away: None }
+        let (cpus, numbers, groups) = (Vec::new(), Numbers::new(), Vec::new());
+        Kept { key, user: user.to_owned(), cpus, numbers, groups, scratch: None, away: None }
     }
 }
 
@@ -140,6 +144,7 @@ mod tests {
             cpus: vec![1],
             numbers: [("gpu".into(), vec![0])].into(),
             groups: vec!["/g".into()],
+            scratch: Some("/s".into()),
             away: Some("n2".into()),
         };
         let text = serde_json::to_vec(&new).unwrap();

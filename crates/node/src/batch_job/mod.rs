@@ -8,12 +8,14 @@ pub mod held;
 pub mod hooks;
 mod line;
 mod pbs;
+mod room;
 pub(crate) mod script;
 pub mod variables;
 
 use crate::jobs::numbers::Numbers;
 use crate::launcher::family;
 use crate::queue::errand::{Key, Order};
+use crate::scratch::{self, Scratch, Wanted};
 use crate::whose::TESTBED_NODE;
 use files::Files;
 use held::{Held, Kept};
@@ -78,6 +80,8 @@ pub struct Task {
     pub cpus: Vec<u16>,
     /// Its generic resources here, by number.
     pub numbers: Numbers,
+    /// The scratch directory that it is to have.
+    pub scratch: Option<Wanted>,
     /// What the administrator wants to be done before and after it.
     pub hooks: Hooks,
     /// More variables of its environment, in the place of the user's.
@@ -192,7 +196,8 @@ fn begin(task: &Task, parents: &Parents, left: &mut Option<JobGroup>) -> io::Res
 
 fn kept(task: &Task, groups: Vec<PathBuf>) -> Kept {
     let (user, numbers) = (task.order.user.clone(), task.numbers.clone());
-    Kept { key: task.order.key.clone(), user, cpus: task.cpus.clone(), numbers, groups, away: None }
+    let (cpus, scratch) = (task.cpus.clone(), task.scratch.as_ref().map(|wanted| wanted.dir.clone()));
+    Kept { key: task.order.key.clone(), user, cpus, numbers, groups, scratch, away: None }
 }
 
 /// The script, as far as it is known.
@@ -212,6 +217,10 @@ struct Job {
     hosts: Option<pbs::Hosts>,
     /// The same.
     script: Option<Script>,
+    /// The same.
+    scratch: Option<Scratch>,
+    /// It had more there than it may.
+    out_of_scratch: bool,
     /// Why nothing should run here.
     unfit: Option<String>,
     /// What this helper's children had used before.
@@ -237,8 +246,10 @@ async fn live(task: Task, held: Held, line: &mut Option<Line>, children: &mut Si
         before: usage::of_children(),
         measured: false,
         script: None,
+        scratch: None,
+        out_of_scratch: false,
     };
-    match job.prolog().await {
+    match job.prepare().await {
         Err(why) => job.ended = Some((How::NotBegun(why), Usage::default())),
         Ok(()) => {
             match job.start() {
@@ -251,6 +262,7 @@ async fn live(task: Task, held: Held, line: &mut Option<Line>, children: &mut Si
         }
     }
     if job.ended.is_some() {
+        job.clear();
         let _ = job.held.group().remove();
     }
     loop {
@@ -267,6 +279,7 @@ async fn live(task: Task, held: Held, line: &mut Option<Line>, children: &mut Si
             Err(_) if !job.task.file.exists() => {
                 // The node's state is gone: no daemon will ask for this.
                 job.held.end().await;
+                job.clear();
                 return Ok(job.leave(false));
             }
             Err(_) => job.alone(children).await,
@@ -311,11 +324,11 @@ impl Job {
         std::env::var_os(TESTBED_NODE).iter().for_each(|here| more(TESTBED_NODE, here));
         more(crate::launcher::MARK, mark.as_ref());
         more(RUN, name_of(&order.key).as_ref());
-        let doors = self.held.group().doors();
+        let (doors, mine) = (self.held.group().doors(), rank::limits());
         let setup = Setup {
             user: user.clone().map(|(uid, gid, groups)| User { uid, gid, groups }),
             umask: 0o022,
-            limits: Vec::new(),
+            limits: order.limits.iter().filter(|limit| !mine.contains(limit)).copied().collect(),
             cpus: self.task.cpus.clone(),
             doors: doors.iter().map(AsRawFd::as_raw_fd).collect(),
             terminal: false,
@@ -426,7 +439,8 @@ impl Job {
         let Task { order, user, node, .. } = &self.task;
         let mut all: Vec<(String, String)> =
             variables::ours(order, node).into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        all.extend(self.task.variables.iter().cloned());
+        // What they write is not to be in their job's user's hands.
+        all.extend(self.task.variables.iter().filter(|(name, _)| name != scratch::TEMPORARY).cloned());
         all.push(("PANDO_USER".into(), order.user.clone()));
         if let Some((uid, gid, _)) = user {
             all.extend([("SLURM_JOB_UID".into(), uid.to_string()), ("SLURM_JOB_GID".into(), gid.to_string())]);
@@ -475,12 +489,14 @@ impl Job {
             if pid == self.pid && self.ended.is_none() {
                 self.held.end().await;
                 self.note_memory();
+                self.note_scratch();
                 let ended = (self.how(status), self.used());
                 // Nobody hears of its end before all is done.
                 self.ended = Some(ended);
                 (self.hosts, self.script) = (None, None);
                 self.kill_at = None;
                 self.epilog().await;
+                self.clear();
             }
         }
     }
@@ -497,6 +513,8 @@ impl Job {
     fn how(&self, status: ExitStatus) -> How {
         match status.signal() {
             _ if self.out_of_memory => How::OutOfMemory,
+            // As who writes a file larger than he may.
+            _ if self.out_of_scratch => How::Signal(libc::SIGXFSZ),
             Some(number) => How::Signal(number),
             None => How::Exit(status.code().unwrap_or(0)),
         }
@@ -511,7 +529,8 @@ impl Job {
         self.measured = peak.is_some();
         let memory = peak.unwrap_or(self.peak.max(of.largest));
         let energy_mj = self.held.energy_mj(cpu_ms);
-        Usage { cpu_ms, memory_mb: memory.div_ceil(1 << 20), read: of.read, written: of.written, energy_mj }
+        let (memory_mb, scratch_mb) = (memory.div_ceil(1 << 20), self.scratch.as_ref().map_or(0, Scratch::peak_mb));
+        Usage { cpu_ms, memory_mb, scratch_mb, read: of.read, written: of.written, energy_mj }
     }
 
     /// The same of one that runs: those whom nobody has waited for count, too.
@@ -519,6 +538,7 @@ impl Job {
         if let Some((_, usage)) = &self.ended {
             return *usage;
         }
+        self.look_at_scratch();
         let mut used = self.used();
         let (mut cpu_ms, mut memory) = (0, 0);
         for pid in family::all() {
@@ -547,6 +567,7 @@ impl Job {
             return;
         }
         self.note_memory();
+        self.look_at_scratch();
         self.held.energy_mj(0);
         if self.held.group().memory_peak().is_some() && (self.held.has_limit || self.limit() == 0) {
             return;

@@ -1,8 +1,9 @@
 //! What a node has besides CPUs and memory, as its administrator says.
 
-use pando_queue::gres::{Gres, MOST_KINDS};
+use pando_queue::gres::{Gres, MOST_KINDS, SCRATCH};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// Most words in `features`.
 pub const MOST_FEATURES: usize = 64;
@@ -17,6 +18,10 @@ const MOST_OF_A_KIND: u32 = 4096;
 pub struct About {
     /// Words that `--constraint` asks for.
     pub features: Vec<String>,
+    /// Where jobs have scratch directories; none: they have none.
+    pub scratch: Option<PathBuf>,
+    /// Megabytes of it that jobs may be promised all together; none: what is free there when the daemon begins.
+    pub scratch_mb: Option<u32>,
     /// How many it has of each kind that `--gres` asks for: `gpu`, or `gpu:a100`.
     pub resources: BTreeMap<String, u32>,
 }
@@ -35,7 +40,16 @@ impl About {
         if let Some(word) = self.features.iter().find(|word| !is_word(word, "")) {
             return Err(format!("[node] features has {word:?}: write a word of letters, digits, - _ and ."));
         }
-        if self.resources.len() > MOST_KINDS {
+        if self.scratch.as_ref().is_some_and(|dir| !dir.is_absolute()) {
+            return Err("[node] scratch is not a whole path: it begins with /".into());
+        }
+        if self.scratch.is_none() && self.scratch_mb.is_some() {
+            return Err("[node] scratch_mb is of nothing: say [node] scratch = \"DIR\", too".into());
+        }
+        if self.resources.contains_key(SCRATCH) {
+            return Err(format!("[node.resources] {SCRATCH}: say [node] scratch = \"DIR\" in its place"));
+        }
+        if self.resources.len() + usize::from(self.scratch.is_some()) > MOST_KINDS {
             return Err(format!("[node.resources] has more than {MOST_KINDS} kinds: leave some out"));
         }
         for (kind, count) in &self.resources {
@@ -72,6 +86,9 @@ mod tests {
             ("features = [\"a b\"]", "a b"),
             ("features = [\"\"]", "\"\""),
             ("[resources]\ngpu = 0", "gpu = 0"),
+            ("[resources]\nscratch = 9", "scratch = \"DIR\""),
+            ("scratch = \"here\"", "whole path"),
+            ("scratch_mb = 7", "scratch_mb"),
             ("[resources]\n\"a,b\" = 1", "a,b"),
         ] {
             assert!(about(text).check().unwrap_err().contains(named), "{text}");

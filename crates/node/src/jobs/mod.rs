@@ -10,6 +10,7 @@ pub mod link;
 pub mod member;
 pub mod numbers;
 mod part;
+mod room;
 pub(crate) mod spare;
 mod starter;
 pub(crate) mod steps;
@@ -22,6 +23,7 @@ use crate::daemon::Node;
 use crate::events::now_ms;
 use crate::place::replace_file;
 use crate::queue::batch;
+use crate::scratch::Scratch;
 use crate::views;
 use crate::writer::Writer;
 use numbers::{Ledger, Numbers};
@@ -128,6 +130,10 @@ pub struct Entry {
     numbers: Numbers,
     /// What ranks find of them in their environment.
     pub variables: Environment,
+    /// It has its batch job's scratch directory.
+    at_home: bool,
+    /// One of its own.
+    pub(super) scratch: Option<Scratch>,
 }
 
 impl Entry {
@@ -146,6 +152,7 @@ impl Drop for Entry {
         if let Some(number) = self.gang {
             self.node.gangs.stand_up(number);
         }
+        room::leave(self.scratch.take());
         let mut inner = self.node.jobs.inner();
         inner.all.remove(&self.key);
         self.taken.iter().for_each(|cpu| _ = inner.taken.remove(cpu));
@@ -371,8 +378,21 @@ fn enter(node: &Arc<Node>, order: &Arc<Order>, place: u32) -> Option<Entry> {
     let held = if order.exclusive { mine.clone() } else { Vec::new() };
     drop(inner);
     let cpus = if step.cpus.is_empty() { cpus } else { shared_out(&mine, ranks, order.cpus, order.pool) };
-    let (node, groups) = (node.clone(), step.groups);
-    let mut entry = Entry { node, key, cpus, groups, taken, held, numbers, variables, group: None, gang: None };
+    let (node, groups, at_home) = (node.clone(), step.groups, step.at_home);
+    let mut entry = Entry {
+        node,
+        key,
+        cpus,
+        group: None,
+        gang: None,
+        groups,
+        taken,
+        held,
+        numbers,
+        variables,
+        at_home,
+        scratch: None,
+    };
     if let Some(gang) = gang {
         entry.sit_down(gang, place, order.cpus.unwrap_or(1));
     }

@@ -1,7 +1,7 @@
 //! Which of a node's generic resources are whose: each has a number, from 0 on for each word before the colon (`gpu:a100` and `gpu:h100` are numbered
 //! one after the other, in the order of their names).
 
-use pando_queue::gres::Gres;
+use pando_queue::gres::{Gres, SCRATCH};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The numbers that somebody has of each word.
@@ -20,7 +20,8 @@ impl Ledger {
     /// So many of each kind, of what there is. All or none: none where they are not to be had.
     pub fn take(&mut self, there: &BTreeMap<String, u32>, wanted: &[Gres]) -> Option<Numbers> {
         let mut all = Numbers::new();
-        for gres in wanted.iter().filter(|g| g.count > 0) {
+        // Room has no numbers.
+        for gres in wanted.iter().filter(|g| g.count > 0 && g.kind != SCRATCH) {
             let count = there.get(&gres.kind)?;
             let before = there.range(..gres.kind.clone()).filter(|(kind, _)| word(kind) == word(&gres.kind));
             let first: u32 = before.map(|(_, count)| count).sum();
@@ -84,6 +85,7 @@ mod tests {
         assert_eq!(first, Numbers::from([("fpga".into(), vec![0]), ("gpu".into(), vec![0, 2])]));
         assert_eq!(ledger.take(&there, &[gres("gpu:a", 2)]), None);
         assert_eq!(ledger.take(&there, &[gres("tpu", 1)]), None);
+        assert_eq!(ledger.take(&there, &[gres(SCRATCH, 5000)]), Some(Numbers::new()), "room has no numbers");
         assert_eq!(ledger.take(&there, &[gres("gpu:a", 1)]).unwrap()["gpu"], [1]);
         ledger.give_back(&first);
         assert_eq!(ledger.take(&there, &[gres("gpu:b", 1)]).unwrap()["gpu"], [2]);

@@ -170,6 +170,7 @@ impl Driver {
             gives_up: None,
             entry: Some(entry),
         };
+        driver.entry.iter_mut().for_each(|entry| entry.furnish(&order, place, user.as_ref()));
         let copies = Arc::new(Copies::of(&order));
         let mut own = Some(driver.own(node, user));
         for (at, child) in children.into_iter().enumerate() {

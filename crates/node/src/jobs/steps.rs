@@ -157,7 +157,7 @@ fn exact(of: Amount) -> RankUsage {
 
 fn usage(of: Amount) -> Usage {
     let memory_mb = of.memory.div_ceil(1 << 20);
-    Usage { cpu_ms: of.cpu_ms, memory_mb, read: of.read, written: of.written, energy_mj: None }
+    Usage { cpu_ms: of.cpu_ms, memory_mb, read: of.read, written: of.written, ..Usage::default() }
 }
 
 async fn tell(node: Arc<Node>, errand: Errand) {

@@ -1,7 +1,8 @@
 //! What a job's ranks use here, and the memory that they may have.
 
 use super::family;
-use pando_kernel::{procfs, usage};
+use pando_kernel::job_group::JobGroup;
+use pando_kernel::{procfs, turns, usage};
 use pando_launch::{Amount, Order, Ran, Used};
 use serde_bytes::ByteBuf;
 use std::ffi::OsStr;
@@ -13,9 +14,32 @@ use tokio::time::{Interval, interval};
 /// Memory is looked at so often where it is limited.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The directories of control groups.
-pub fn dirs(groups: &[ByteBuf]) -> Vec<PathBuf> {
-    groups.iter().map(|dir| PathBuf::from(OsStr::from_bytes(dir))).collect()
+fn path(bytes: &ByteBuf) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(bytes))
+}
+
+/// Who else counts what ranks use.
+#[derive(Clone, Copy)]
+pub struct Counted {
+    /// Their batch job's control groups do.
+    by_job: bool,
+    /// They take turns, and where there is one hierarchy for all that has them in no group of their batch job.
+    apart: bool,
+}
+
+impl Counted {
+    /// Of a batch job's groups and a gang's list of processes, if there are any.
+    pub fn of(groups: &[ByteBuf], gang: Option<&ByteBuf>) -> Counted {
+        let apart = gang.is_some_and(|list| !turns::is_alone(&path(list)));
+        let counts = || JobGroup::again(groups.iter().map(path).collect()).cpu_ms().is_some();
+        Counted { by_job: !groups.is_empty() && !apart && counts(), apart }
+    }
+}
+
+/// Megabytes that a step's batch job may have of each node, as its environment says.
+fn of_job(order: &Order) -> u64 {
+    let found = order.task.environment.iter().find(|(name, _)| name.as_slice() == b"SLURM_MEM_PER_NODE");
+    found.and_then(|(_, mb)| std::str::from_utf8(mb).ok()?.parse().ok()).unwrap_or(0)
 }
 
 /// See above.
@@ -32,10 +56,15 @@ pub struct Meter {
 
 impl Meter {
     /// Of a job that is to begin.
-    pub fn new(order: &Order, counted: bool) -> Meter {
-        let limit = order.memory_mb << 20;
+    pub fn new(order: &Order, counted: Counted) -> Meter {
+        let most = match order.memory_mb {
+            // Nobody else holds them to that.
+            0 if counted.apart => of_job(order),
+            mb => mb,
+        };
+        let limit = most.min(1 << 40) << 20;
         let looks = (limit > 0).then(|| interval(LOOK));
-        Meter { before: usage::of_children(), counted, limit, looks, name: order.name.clone() }
+        Meter { before: usage::of_children(), counted: counted.by_job, limit, looks, name: order.name.clone() }
     }
 
     /// Returns when it is time to look.

@@ -19,7 +19,6 @@ mod wishes;
 use crate::jobs::link::next;
 use meeting::Meeting;
 use meter::Meter;
-use pando_kernel::job_group::JobGroup;
 use pando_kernel::{pmix::Event, procfs, pty, rank};
 use pando_launch::{Amount, Down, Ending, Frames, MOST_RAN, Order, Own, Ran, Up, Work, encode};
 use ready::{Given, Ready};
@@ -136,7 +135,7 @@ async fn job(
     let _ = says.send(Up::Launcher(std::process::id() as i32));
     let (tell, mut told) = unbounded_channel();
     let Own { user, program, along, mark, cpus, groups, group: gang, variables } = work.own;
-    let counted = !groups.is_empty() && JobGroup::again(meter::dirs(&groups)).cpu_ms().is_some();
+    let counted = meter::Counted::of(&groups, gang.as_ref());
     let given = Given { cpus, groups, gang, variables };
     let made = Ready::make(&order, user, (program, along), given, mark)
         .and_then(|ready| Meeting::make(&order, place, &ready, &tell).map(|meeting| (ready, meeting)));

@@ -107,9 +107,11 @@ impl Ready {
         if let Some(list) = gang {
             let list = PathBuf::from(OsString::from_vec(list.into_vec()));
             let door = File::options().write(true).open(&list).map_err(|e| format!("{}: {e}", list.display()))?;
-            // Where both are in one hierarchy the last one counts: limits come before turns where there is only one for all (version 2).
-            let at = if turns::is_alone(&list) { doors.len() } else { 0 };
-            doors.insert(at, door);
+            // Where there is one hierarchy for all (version 2) nobody is in two groups: turns come first, and others look at memory and time.
+            if !turns::is_alone(&list) {
+                doors.clear();
+            }
+            doors.push(door);
         }
         let (mine, ignored) = (rank::limits(), rank::ignored());
         let limits = order.task.limits.iter().filter(|limit| !mine.contains(limit)).copied().collect();

@@ -2,6 +2,7 @@
 //! to the node that keeps the queue, until that has stored it.
 
 pub mod away;
+pub mod scratch;
 
 use super::errand::{BEGAN, Errand, KNOWN, Key, Order};
 use super::keeper;
@@ -16,6 +17,7 @@ use crate::jobs;
 use crate::jobs::member;
 use crate::jobs::numbers::{self, Numbers};
 use crate::owner::clean;
+use crate::scratch::Place;
 use crate::sys::effective_uid;
 use crate::views::Drain;
 use pando_kernel::job_group::{self, JobGroup};
@@ -27,7 +29,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
@@ -108,12 +110,15 @@ struct Inner {
 pub struct Ward {
     inner: Mutex<Inner>,
     begun: Instant,
+    /// Where jobs have scratch directories.
+    scratch: OnceLock<Place>,
     pub(super) helpers: Helpers,
 }
 
 impl Default for Ward {
     fn default() -> Self {
-        Ward { inner: Mutex::default(), begun: Instant::now(), helpers: Helpers::default() }
+        let (scratch, helpers) = (OnceLock::new(), Helpers::default());
+        Ward { inner: Mutex::default(), begun: Instant::now(), scratch, helpers }
     }
 }
 
@@ -187,7 +192,12 @@ pub async fn begin(node: &Arc<Node>, order: Order, peer: &str) -> Result<Known, 
         ward(node).inner().all.remove(&key);
         return Err(format!("node {}: its generic resources are not free ([node.resources])", node.name()));
     };
-    note(node, &key, |kept| (kept.cpus, kept.numbers) = (cpus.clone(), numbers.clone()));
+    let scratch = scratch::wanted(node, &order).inspect_err(|_| {
+        node.jobs.give_back(&cpus, &numbers);
+        ward(node).inner().all.remove(&key);
+    })?;
+    let dir = scratch.as_ref().map(|wanted| wanted.dir.clone());
+    note(node, &key, |kept| (kept.cpus, kept.numbers, kept.scratch) = (cpus.clone(), numbers.clone(), dir));
     let variables = numbers::variables(there, &numbers).into_iter().map(|(n, v)| (n.to_owned(), v)).collect();
     let task = Task {
         mark: mark(node),
@@ -202,6 +212,7 @@ pub async fn begin(node: &Arc<Node>, order: Order, peer: &str) -> Result<Known, 
         cpus,
         numbers,
         variables,
+        scratch,
         hooks: hooks(node),
     };
     let (sender, came) = oneshot::channel();
@@ -227,10 +238,11 @@ fn went_away(node: &Node) -> How {
 pub(super) async fn lost(node: Arc<Node>, key: Key, how: How) {
     let (mark, run) = (mark(&node), batch_job::name_of(&key));
     // What it has put into its environment, and whom it has left, is no matter there.
-    let groups = read(&file(&node, &key)).map(|kept| kept.groups).unwrap_or_default();
+    let kept = read(&file(&node, &key)).unwrap_or_else(|| Kept::new(key.clone(), ""));
     let sweeps = move || {
-        held::end_group(&JobGroup::again(groups));
+        held::end_group(&JobGroup::again(kept.groups));
         jobs::sweep_batch(&mark, &run);
+        scratch::clear(kept.scratch);
     };
     tokio::task::spawn_blocking(sweeps).await.ok();
     // Its helper may not have done it.
@@ -334,6 +346,8 @@ pub struct Step {
     pub each: Option<u16>,
     /// The same of generic resources.
     pub gres: Vec<Gres>,
+    /// It is at the batch job's first node, whose scratch directory it shares.
+    pub at_home: bool,
     /// The batch job's control groups at this node.
     pub groups: Vec<serde_bytes::ByteBuf>,
 }
@@ -352,7 +366,7 @@ pub fn step(node: &Node, order: &pando_launch::Order) -> Option<Step> {
             here.lent = true;
             let group = |dir: &PathBuf| serde_bytes::ByteBuf::from(dir.as_os_str().as_bytes());
             let groups = here.kept.groups.iter().map(group).collect();
-            Some(Step { cpus: here.kept.cpus.clone(), groups, ..Step::default() })
+            Some(Step { cpus: here.kept.cpus.clone(), at_home: true, groups, ..Step::default() })
         }
         Some(_) => None,
         None => {
@@ -377,6 +391,7 @@ pub fn adopt(node: &Node) {
     let files = std::fs::read_dir(node.place.state.join(FILES)).into_iter().flatten().flatten();
     let all: Vec<Kept> = files.filter_map(|found| read(&found.path())).collect();
     all.iter().for_each(|kept| node.jobs.note_taken(&kept.cpus, &kept.numbers));
+    scratch::adopt(node, &all);
     let known: Vec<&PathBuf> = all.iter().flat_map(|kept| &kept.groups).collect();
     for group in job_group::named(&job_group::prefix(&mark(node))) {
         if !group.dirs().iter().all(|dir| known.contains(&dir)) {

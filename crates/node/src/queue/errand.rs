@@ -56,6 +56,8 @@ pub struct Order {
     pub environment: Vec<(Bytes, Bytes)>,
     /// Its files.
     pub files: Files,
+    /// Limits of its processes.
+    pub limits: Vec<(u32, u64, u64)>,
     /// What it has of its nodes; the first one runs it.
     pub shares: Vec<Share>,
     /// CPUs of each rank.
@@ -82,6 +84,7 @@ impl Order {
             directory: spec.directory.clone(),
             environment,
             files: spec.files.clone(),
+            limits: spec.limits.clone(),
             cpus_per_rank: spec.request.cpus_per_rank,
             shares,
             array,

@@ -1,11 +1,12 @@
 //! What each node has for batch jobs besides CPUs and memory, and what others use of it: a node knows that of itself. The queue's node asks when one comes up,
 //! and now and then; from the first question on a node tells when something changes.
 
+use super::batch;
 use super::errand::{Errand, send};
 use crate::config::LONGEST_WORD;
 use crate::daemon::Node;
 use crate::views::Drain;
-use pando_queue::gres::{Gres, MOST_KINDS};
+use pando_queue::gres::{Gres, MOST_KINDS, SCRATCH, SCRATCH_HELD};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +17,7 @@ const SETTLES: Duration = Duration::from_millis(300);
 /// Of one that another daemon did not take it tells again after this.
 const AGAIN: Duration = Duration::from_secs(5);
 /// Most of anything that another node may say.
-const MOST: usize = 64;
+const MOST: usize = 65;
 /// Bytes of why a node is drained, and who wants it.
 const LONGEST_REASON: usize = 1024;
 
@@ -72,12 +73,12 @@ pub fn is_known(node: &Node, name: &str) -> bool {
 /// What this one has.
 fn here(node: &Node) -> Has {
     let about = &node.config.node;
-    Has {
-        features: about.features.clone(),
-        gres: about.gres(),
-        busy: node.jobs.outside(),
-        drain: node.balancing.drained(),
+    let (mut features, mut gres) = (about.features.clone(), about.gres());
+    if let Some(place) = batch::scratch::place(node) {
+        gres.push(Gres { kind: SCRATCH.into(), count: place.total_mb });
+        features.extend(place.held.then(|| SCRATCH_HELD.to_owned()));
     }
+    Has { features, gres, busy: node.jobs.outside(), drain: node.balancing.drained() }
 }
 
 /// Nodes that are drained, as far as they have said so.

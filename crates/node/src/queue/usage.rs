@@ -29,6 +29,9 @@ pub struct Sum {
     pub cpus_ms: u64,
     /// The most memory that one had at its first node, megabytes.
     pub memory_mb: u64,
+    /// The most of a scratch directory that one had in use, megabytes.
+    #[serde(default)]
+    pub scratch_mb: u64,
     /// Bytes read from disks.
     pub read: u64,
     /// Bytes written to disks.
@@ -64,6 +67,7 @@ impl Sum {
         self.wall_ms += other.wall_ms;
         self.cpus_ms += other.cpus_ms;
         self.memory_mb = self.memory_mb.max(other.memory_mb);
+        self.scratch_mb = self.scratch_mb.max(other.scratch_mb);
         self.read += other.read;
         self.written += other.written;
         if let Some(energy) = other.energy_mj {
@@ -86,6 +90,7 @@ impl Sum {
         self.wall_ms += wall;
         self.cpus_ms += wall.saturating_mul(outcome.run.cpus());
         self.memory_mb = self.memory_mb.max(usage.memory_mb);
+        self.scratch_mb = self.scratch_mb.max(usage.scratch_mb);
         self.read += usage.read;
         self.written += usage.written;
         if let Some(energy) = usage.energy_mj {
@@ -132,7 +137,7 @@ mod tests {
     fn by_day_and_user() {
         let file = std::env::temp_dir().join(format!("pando-usage-{}.db", std::process::id()));
         let mut journal = Sqlite::open(&file).unwrap();
-        let usage = Usage { cpu_ms: 500, memory_mb: 10, read: 1, written: 2, energy_mj: None };
+        let usage = Usage { cpu_ms: 500, memory_mb: 10, scratch_mb: 3, read: 1, written: 2, energy_mj: None };
         let more = Usage { memory_mb: 20, energy_mj: Some(7), ..usage };
         let all = [
             old("ann", 0, DAY_MS + 5000, State::Completed, usage),
@@ -144,7 +149,7 @@ mod tests {
         let rows = sums(&file, None, 0).unwrap();
         let ann =
             Sum { tasks: 2, failed: 1, cpu_ms: 1000, wall_ms: 2000, cpus_ms: 6000, memory_mb: 20, ..Sum::default() };
-        assert_eq!(rows[0].sum, Sum { read: 2, written: 4, energy_mj: Some(7), ..ann });
+        assert_eq!(rows[0].sum, Sum { scratch_mb: 3, read: 2, written: 4, energy_mj: Some(7), ..ann });
         assert_eq!(
             (rows.len(), rows[1].day, rows[1].user.as_str(), rows[1].sum.energy_mj),
             (2, 2 * DAY_MS, "bob", None)

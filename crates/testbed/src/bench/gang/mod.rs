@@ -1,6 +1,7 @@
 //! `pando bench gang`: what sharing CPUs by turns costs, as in figure 3 of STORM (Frachtenberg et al., 2002): two copies of a program at once
 //! beside one after the other, for turns from 0.3 ms to 8 s; one that computes and one that talks.
 
+mod limit;
 mod report;
 
 use super::launch::command::{installed, timed_within};
@@ -23,6 +24,8 @@ const SHORT: [f64; 4] = [1.0, 2.0, 10.0, 100.0];
 const PATIENCE: Duration = Duration::from_secs(300);
 /// A wait for a CPU that is longer is the end of a turn, microseconds.
 const GAP_US: f64 = 500.0;
+/// Longer turns cost next to nothing, however they are switched, milliseconds.
+const LIMITS_BELOW: f64 = 100.0;
 /// Turns at which it is looked how far nodes are apart, milliseconds.
 const SKEW_AT: f64 = 10.0;
 /// Numbers that a talking rank works through between two sums: about a millisecond.
@@ -42,10 +45,14 @@ pub struct Wanted {
 pub struct Shared {
     /// Milliseconds.
     pub quantum_ms: f64,
+    /// One copy after the other, just before, seconds: a machine is not as fast in each minute.
+    pub serial_s: f64,
     /// Two copies at once, seconds.
     pub both_s: f64,
     /// More than one after the other takes, of a hundred.
     pub over_percent: f64,
+    /// The same where whoever sees all processes stops and continues them by signals, just after: what such turns cost on this machine at least.
+    pub limit_percent: Option<f64>,
 }
 
 /// Of one program.
@@ -119,7 +126,7 @@ fn measure(bed: &Bed, ranks: usize, wanted: &Wanted, figures: &mut Figures, step
     step.take("one view", || fabric::together(&bed.plan))?;
     let quanta = if wanted.short { &SHORT[..] } else { &QUANTA[..] };
     // So long that the longest turns are several.
-    let seconds = if wanted.short { 1.5 } else { 20.0 };
+    let seconds = if wanted.short { 1.5 } else { 12.0 };
     let Some(cpu) = step.take("cpu.c", || compile(bed, "cc", "cpu.c", include_str!("cpu.c")))? else { return Ok(()) };
     let total = 2 * ranks;
     if ranks == 1 {
@@ -177,29 +184,34 @@ fn program(
     let Some(alone_s) = step.take(&format!("{name}: alone"), alone)? else { return Ok(None) };
     let mut shared = Vec::new();
     for &quantum_ms in quanta {
-        let both = step.take(&format!("{name}: turns of {quantum_ms} ms"), || {
+        let measured = step.take(&format!("{name}: turns of {quantum_ms} ms"), || {
             entry::pando(&bed.plan, "n1", &["gang", "--quantum", &quantum_ms.to_string()])?;
-            run(2, rounds, true)
+            let serial_s = run(1, rounds, true)? + run(1, rounds, true)?;
+            let both_s = run(2, rounds, true)?;
+            let over = |both_s: f64| (both_s / serial_s - 1.0) * 100.0;
+            let stopped = (quantum_ms < LIMITS_BELOW).then(|| limit::stopped(bed, ranks, &words(rounds), quantum_ms));
+            let limit_percent = stopped.transpose()?.map(over);
+            Ok(Shared { quantum_ms, serial_s, both_s, over_percent: over(both_s), limit_percent })
         })?;
-        let over = |both_s: f64| (both_s / (2.0 * alone_s) - 1.0) * 100.0;
-        shared.extend(both.map(|both_s| Shared { quantum_ms, both_s, over_percent: over(both_s) }));
+        shared.extend(measured);
     }
     let without_s = step.take(&format!("{name}: without turns"), || run(2, rounds, false))?;
     Ok(Some(Program { name: name.into(), alone_s, shared, without_s }))
 }
 
+fn command(bed: &Bed, ranks: usize, words: &[String], gang: bool) -> Result<Command> {
+    let mut command = entry::command(&bed.plan, "n1", &"pando".into())?;
+    command.arg("run");
+    if gang {
+        command.arg("--gang");
+    }
+    command.args(["-N", "2", "-n", &ranks.to_string()]).args(words);
+    Ok(command)
+}
+
 /// From the start of the first to the end of the last, seconds.
 fn at_once(bed: &Bed, copies: usize, ranks: usize, words: &[String], gang: bool) -> Result<f64> {
-    let command = || -> Result<Command> {
-        let mut command = entry::command(&bed.plan, "n1", &"pando".into())?;
-        command.arg("run");
-        if gang {
-            command.arg("--gang");
-        }
-        command.args(["-N", "2", "-n", &ranks.to_string()]).args(words);
-        Ok(command)
-    };
-    let commands = (0..copies).map(|_| command()).collect::<Result<Vec<_>>>()?;
+    let commands = (0..copies).map(|_| command(bed, ranks, words, gang)).collect::<Result<Vec<_>>>()?;
     let begun = Instant::now();
     let ended: Vec<Result<_>> = std::thread::scope(|scope| {
         let run = |command| scope.spawn(move || timed_within(PATIENCE, command, "pando run"));

@@ -5,13 +5,16 @@ use sim::table::Table;
 use std::fmt::Write;
 
 fn of(program: &Program) -> String {
-    let mut table = Table::new(&["turns, ms", "both, s", "over one after the other, %"]);
+    let mut table =
+        Table::new(&["turns, ms", "one after the other, s", "both, s", "over, %", "stopped and continued by hand, %"]);
     for s in &program.shared {
-        table.row(&[&s.quantum_ms, &format!("{:.2}", s.both_s), &format!("{:+.1}", s.over_percent)]);
+        let limit = s.limit_percent.map_or(String::new(), |over| format!("{over:+.1}"));
+        let (serial, both) = (format!("{:.2}", s.serial_s), format!("{:.2}", s.both_s));
+        table.row(&[&s.quantum_ms, &serial, &both, &format!("{:+.1}", s.over_percent), &limit]);
     }
     let over = |both: f64| format!("{:+.1}", (both / (2.0 * program.alone_s) - 1.0) * 100.0);
     if let Some(both) = program.without_s {
-        table.row(&[&"no turns", &format!("{both:.2}"), &over(both)]);
+        table.row(&[&"no turns", &format!("{:.2}", 2.0 * program.alone_s), &format!("{both:.2}"), &over(both), &""]);
     }
     format!("{}: alone {:.2} s\n{}", program.name, program.alone_s, table.text())
 }
@@ -38,11 +41,13 @@ mod tests {
 
     #[test]
     fn what_was_measured_and_what_was_not_is_said() {
-        let shared = vec![Shared { quantum_ms: 2.0, both_s: 4.04, over_percent: 1.0 }];
+        let limit_percent = Some(0.7);
+        let shared = vec![Shared { quantum_ms: 2.0, serial_s: 4.0, both_s: 4.04, over_percent: 1.0, limit_percent }];
         let one = Program { name: "computes".into(), alone_s: 2.0, shared, without_s: Some(5.0) };
         let skipped = [("programs that talk".to_owned(), "no compiler".to_owned())].into();
         let said = text(&Figures { programs: vec![one], skipped, skew_us: Some([40.0, 90.0]), ..Figures::default() });
-        for part in ["computes: alone 2.00 s", "+1.0", "no turns", "+25.0", "40 us", "not measured: programs that talk"]
+        for part in
+            ["computes: alone 2.00 s", "+1.0", "+0.7", "no turns", "+25.0", "40 us", "not measured: programs that talk"]
         {
             assert!(said.contains(part), "{part} in {said}");
         }
