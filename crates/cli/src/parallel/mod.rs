@@ -377,6 +377,10 @@ impl Job {
             }
             stream.set_read_timeout(self.printer.has_rest().then_some(PAUSE))?;
             match stream.read(&mut buffer) {
+                Ok(0) if self.ended.fatal.is_some() && !self.begun => {
+                    self.printer.finish();
+                    return Ok(());
+                }
                 Ok(0) => return Err(io::Error::other("it hung up")),
                 Ok(read) => frames.room().extend_from_slice(&buffer[..read]),
                 Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
@@ -400,8 +404,7 @@ impl Job {
             Tell::No(why) => {
                 self.printer.say(&format!("{why}; nothing was started"));
                 self.ended.fatal.get_or_insert(NOT_STARTED);
-                // The head says so when nothing is left; where there was nothing it hangs up.
-                return self.nodes.is_empty() && !self.begun;
+                // The head says when nothing is left; where there was nothing it hangs up.
             }
             Tell::Waits(why) => self.printer.say(&format!("waiting: {why}")),
             Tell::Begun { job, step, nodes } => {

@@ -4,7 +4,7 @@
 //! Where home says so (`Start::free_break`) the filter lets brk(2) through and nobody is told (docs/decisions/0048): where the break is, is looked up
 //! before home needs to know.
 
-use super::{Guest, GuestError, Held, Result, at};
+use super::{Guest, GuestError, Held, Leaving, Result, at};
 use crate::area::{AreaMap, Backing};
 use crate::layout::TOP;
 use crate::message::{Run, Start, Up};
@@ -155,6 +155,10 @@ impl Guest {
 
     /// Looks where the break is, if the program sets it without a word; home is yet to hear of it. Bytes within a page don't matter for that.
     pub(super) fn see_break(&mut self) -> Result<()> {
+        // All has been seen of one that stands still for good, and it may be killed from now on.
+        if matches!(self.leaving, Leaving::Frozen) {
+            return Ok(());
+        }
         if self.heap.free.is_some() {
             self.uffd.absorb();
         }
