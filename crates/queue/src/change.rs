@@ -24,6 +24,8 @@ pub struct Node {
     pub features: Vec<String>,
     /// It takes no new jobs.
     pub drained: bool,
+    /// It is not heard: nothing new begins there, and what runs there goes on until it is lost.
+    pub silent: bool,
     /// It may have more than is said here: it was not asked yet.
     pub vague: bool,
     /// CPUs that others than this queue's jobs use now.

@@ -85,11 +85,15 @@ pub enum Why {
         cpus: u64,
         /// On so many nodes.
         nodes: usize,
+        /// Reservations that it is not in, and that have nodes then.
+        reserved: Vec<String>,
     },
     /// There is room, but not for so long: somebody before it, or a reservation, has it then.
     Delays {
-        /// How long it would take.
-        ms: u64,
+        /// How long it may take; None: as long as it wants.
+        ms: Option<u64>,
+        /// As in `NoRoom`.
+        reserved: Vec<String>,
     },
     /// It may not overtake.
     Behind {
@@ -137,15 +141,24 @@ impl Display for Why {
                     nodes.join(", ")
                 )
             }
-            Why::NoRoom { wants, cpus, nodes } => {
-                write!(f, "it wants {wants}: it could have {cpus} CPUs on {nodes} nodes now")
+            Why::NoRoom { wants, cpus, nodes, reserved } => {
+                write!(f, "it wants {wants}: it could have {cpus} CPUs on {nodes} nodes now")?;
+                match reserved.is_empty() {
+                    true => Ok(()),
+                    false => write!(f, ", and {} has nodes that it may not have", named(reserved)),
+                }
             }
-            Why::Delays { ms } => {
-                let time = times::show(Some(*ms));
-                write!(
-                    f,
-                    "there is room now, but not for its {time}: somebody before it, or a reservation, has it then"
-                )
+            Why::Delays { ms, reserved } => {
+                let who = if reserved.is_empty() { "somebody before it".to_owned() } else { named(reserved) };
+                match ms {
+                    Some(ms) => {
+                        write!(f, "there is room now, but not for its {}: {who} has it then", times::show(Some(*ms)))
+                    }
+                    None => write!(
+                        f,
+                        "there is room now, but {who} has it later, and nobody said how long it takes: with a limit (--time) it may start before"
+                    ),
+                }
             }
             Why::Behind { ahead, first } => {
                 write!(f, "{ahead} jobs come before it, job {first} first, and nobody overtakes (FCFS)")
@@ -168,6 +181,11 @@ pub struct Explanation {
     pub expected: Option<u64>,
     /// When those that run must end at the latest.
     pub ends: Option<u64>,
+}
+
+/// As people are told of reservations.
+fn named(reserved: &[String]) -> String {
+    format!("{} {}", if reserved.len() == 1 { "reservation" } else { "reservations" }, reserved.join(", "))
 }
 
 pub(crate) fn wants(need: &Need, kinds: &[String]) -> String {
@@ -242,7 +260,8 @@ impl Queue {
             return Some(said);
         }
         let now = pass.plan.choose(&need, self.now, ms).is_some();
-        let why = self.no_room(&pass, &need, ms);
+        let reserved = self.reserved(&job.spec.request, ms);
+        let why = self.no_room(&pass, &need, job.spec.limit_ms, &reserved);
         let mut first = None;
         for place in order.iter().take(ahead.min(AHEAD)).filter(|p| p.suspended.is_none()) {
             self.place_ahead(&mut pass, place.job, &mut first);
@@ -252,7 +271,7 @@ impl Queue {
         let why = match (now, then, first) {
             (false, _, _) => why,
             (true, _, Some(first)) if self.settings.policy == Policy::Fcfs => Why::Behind { ahead, first },
-            (true, false, _) => Why::Delays { ms },
+            (true, false, _) => Why::Delays { ms: job.spec.limit_ms, reserved },
             (true, true, _) => Why::Nothing,
         };
         said.why.get_or_insert(why);
@@ -285,12 +304,22 @@ impl Queue {
         self.judge(request)
     }
 
-    fn no_room(&self, pass: &Pass, need: &Need, ms: u64) -> Why {
+    fn no_room(&self, pass: &Pass, need: &Need, limit: Option<u64>, reserved: &[String]) -> Why {
         if pass.plan.choose(need, self.now, 1).is_some() {
-            return Why::Delays { ms };
+            return Why::Delays { ms: limit, reserved: reserved.to_vec() };
         }
         let (cpus, nodes) = pass.plan.could_have(need, false);
-        Why::NoRoom { wants: wants(need, &pass.plan.kinds), cpus, nodes }
+        Why::NoRoom { wants: wants(need, &pass.plan.kinds), cpus, nodes, reserved: reserved.to_vec() }
+    }
+
+    /// Reservations that have nodes of those that it may have while it would run, and that it is not in.
+    fn reserved(&self, request: &Request, ms: u64) -> Vec<String> {
+        let until = self.now.saturating_add(ms);
+        let has = |nodes: &[String]| {
+            nodes.is_empty() || request.wanted.is_empty() || nodes.iter().any(|node| request.wanted.contains(node))
+        };
+        let others = self.reservations().filter(|r| request.reservation.as_ref() != Some(&r.name));
+        others.filter(|r| r.begin < until && r.end > self.now && has(&r.nodes)).map(|r| r.name.clone()).collect()
     }
 
     /// What runs there, for one who is about to drain a node.

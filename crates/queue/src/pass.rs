@@ -340,7 +340,7 @@ impl Queue {
         let ms = longest(&self.book.jobs[&task.0]).saturating_sub(run.ran(self.now)).max(1);
         let held = run.holds().filter(|held| held.cpus > 0);
         let lines: Vec<(Option<u32>, u32)> = held.map(|held| (pass.plan.line(held.node), held.cpus)).collect();
-        // A node that is drained has no line.
+        // A node that is drained, or not heard, has no line.
         let free = |(line, cpus): &(Option<u32>, u32)| line.is_none_or(|l| pass.plan.has(l, *cpus));
         let goes = lines.iter().all(free) && !self.drained_and_busy(task);
         for (line, cpus) in lines.iter().filter_map(|(line, cpus)| line.map(|l| (l, *cpus))) {
@@ -359,7 +359,7 @@ impl Queue {
             let Some(node) = self.nodes.get(own.node) else { return true };
             let running = self.runs().filter(|(_, _, run)| run.suspended_at.is_none() || run.ending.is_some());
             let on = running.flat_map(|(_, _, run)| run.holds()).filter(|held| held.node == own.node);
-            node.drained
+            (node.drained || node.silent)
                 && on.map(|held| u64::from(held.cpus)).sum::<u64>() + u64::from(own.cpus) > u64::from(node.cpus)
         })
     }

@@ -157,7 +157,7 @@ impl Plan {
             }
         }
         let mut plan = Plan { now: queue.now, lines: Vec::new(), kinds, index: HashMap::new(), free: Vec::new() };
-        for node in queue.nodes.values().filter(|n| !n.drained) {
+        for node in queue.nodes.values().filter(|n| !n.drained && !n.silent) {
             let total = Free { cpus: node.cpus, memory: node.memory, gres: plan.gres(&node.gres) };
             plan.index.insert(node.name.clone(), plan.lines.len() as u32);
             plan.lines.push(Line { name: node.name.clone(), total, steps: Vec::new(), closed: Vec::new() });

@@ -71,7 +71,8 @@ impl Queue {
         let mut best = Queue::restore(self.settings.clone(), []);
         (best.book.reservations, best.now) = (self.book.reservations.clone(), self.now);
         let all = self.absent.iter().flat_map(BTreeMap::values).chain(self.nodes.values()).filter(|n| n.cpus > 0);
-        best.nodes = all.map(|n| (n.name.clone(), Node { drained: false, busy: 0, ..n.clone() })).collect();
+        best.nodes =
+            all.map(|n| (n.name.clone(), Node { drained: false, silent: false, busy: 0, ..n.clone() })).collect();
         best
     }
 
@@ -142,7 +143,7 @@ impl Queue {
             let shape = whole.shape(best, request);
             let lines = whole.need_of(shape).map(|need| need.lines.clone()).unwrap_or_default();
             let names = lines.iter().map(|line| whole.plan.lines[*line as usize].name.clone());
-            let is_away = |name: &String| self.nodes.get(name).is_none_or(|node| node.drained);
+            let is_away = |name: &String| self.nodes.get(name).is_none_or(|node| node.drained || node.silent);
             let away: Vec<String> = names.filter(is_away).collect();
             let wanted: Vec<String> = away.iter().filter(|name| request.wanted.contains(name)).cloned().collect();
             return Fits::With(if wanted.is_empty() { away } else { wanted });
@@ -272,6 +273,25 @@ mod tests {
         // One whose features nobody has asked for yet may have them.
         story.does(Input::NodeSeen(Node { vague: true, ..node("n1", 4) }));
         assert!(submit(&mut story, |r| r.features = vec!["tape".into()]).is_ok());
+    }
+
+    #[test]
+    fn nothing_begins_at_a_node_that_is_not_heard() {
+        let mut story = Story::new(Settings::default(), &[4, 4]);
+        story.does(Input::NodeSeen(Node { silent: true, ..node("n1", 4) }));
+        let there = submit(&mut story, |r| r.wanted = vec!["n1".into()]).unwrap();
+        let both = submit(&mut story, |r| (r.nodes_min, r.ranks) = (2, Some(2))).unwrap();
+        let begun = |story: &Story| [there, both].map(|job| story.queue.job(job).unwrap().running.len());
+        story.does(Input::Tick);
+        assert_eq!(begun(&story), [0, 0]);
+        for job in [there, both] {
+            assert_eq!(story.queue.reason(Id::of(job)), "ReqNodeNotAvail, UnavailableNodes:n1");
+            let why = story.queue.explain(Id::of(job)).unwrap().why.unwrap().to_string();
+            assert!(why.contains("n1"), "{why}");
+        }
+        story.does(Input::NodeSeen(node("n1", 4)));
+        story.does(Input::Tick);
+        assert_eq!(begun(&story), [1, 1], "it is heard again");
     }
 
     #[test]

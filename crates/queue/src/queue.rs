@@ -437,7 +437,7 @@ impl Queue {
         let before = self.nodes.get(&node.name);
         self.stirred |= before != Some(&node);
         // What it has on it and whether it takes jobs is no matter there.
-        let has = |n: &Node| Node { busy: 0, drained: false, ..n.clone() };
+        let has = |n: &Node| Node { busy: 0, drained: false, silent: false, ..n.clone() };
         if before.map(has) != Some(has(&node)) {
             self.judged.clear();
         }

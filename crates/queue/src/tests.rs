@@ -513,6 +513,28 @@ fn who_waits_for_a_job_without_an_end_is_not_told_that_he_never_starts() {
 }
 
 #[test]
+fn who_waits_for_a_reservation_to_end_hears_its_name() {
+    let mut story = Story::new(Settings::default(), &[2, 2]);
+    let kept = |begin, end| Reservation {
+        name: "course".into(),
+        nodes: vec!["n0".into(), "n1".into()],
+        begin,
+        end,
+        users: vec!["bob".into()],
+    };
+    let why = |story: &Story, job| story.queue.explain(Id::of(job)).unwrap().why.unwrap().to_string();
+    let now = story.queue.now;
+    story.does(Input::Reserve(kept(now + 60_000, now + 90_000)));
+    story.submit(Spec { limit_ms: None, ..ranks(1) });
+    story.submit(Spec { limit_ms: Some(600_000), ..ranks(1) });
+    assert_eq!(story.tick(), "");
+    assert!(why(&story, 1).contains("reservation course") && why(&story, 1).contains("--time"), "{}", why(&story, 1));
+    assert!(why(&story, 2).contains("its 00:10:00: reservation course has it then"), "{}", why(&story, 2));
+    story.does(Input::Reserve(kept(now, now + 90_000)));
+    assert!(why(&story, 2).contains("0 CPUs on 0 nodes now, and reservation course has nodes"), "{}", why(&story, 2));
+}
+
+#[test]
 fn what_was_lost_with_its_node_ended_when_that_was_last_heard() {
     let mut story = Story::new(Settings::default(), &[2]);
     let job = |story: &mut Story| story.submit(Spec { requeue: false, ..ranks(1) });

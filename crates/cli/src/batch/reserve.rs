@@ -19,7 +19,13 @@ fn all(client: &Client) -> Result<Vec<Reservation>, String> {
 
 /// `pando reserve`.
 pub fn reserve(client: &Client, options: &ReserveOptions) -> Ended {
-    let Some(name) = &options.name else { return list(client, options.json) };
+    let Some(name) = &options.name else {
+        let says = [&options.nodes, &options.start, &options.end, &options.duration].iter().any(|o| o.is_some());
+        if says || !options.users.is_empty() {
+            return Err("it needs a name: `pando reserve course --duration 2:00:00`".into());
+        }
+        return list(client, options.json);
+    };
     if options.remove {
         return order(client, &Ask::Unreserve(name.clone()));
     }

@@ -35,6 +35,15 @@ pub async fn keep(node: Arc<Node>, desk: Desk) {
                 desk.say(Input::NodeSeen(now));
             }
         }
+        // Those that are not heard any more get nothing new, long before they are given up.
+        for found in node.cluster.nodes().into_iter().filter(|n| n.state == Liveness::Down) {
+            if let Some((_, Some(seen))) =
+                heard.get_mut(&found.name).filter(|(_, seen)| seen.as_ref().is_some_and(|s| !s.silent))
+            {
+                seen.silent = true;
+                desk.say(Input::NodeSeen(seen.clone()));
+            }
+        }
         watch.look(&node, &desk);
         // Who hears nobody of many is cut off himself, most likely: what runs there goes on.
         let others = node.cluster.nodes().into_iter().filter(|n| !n.here).map(|n| n.state != Liveness::Down);
@@ -117,6 +126,7 @@ fn about(me: &Node, node: &views::Node) -> Seen {
         drained: !matches!(node.standing.as_str(), "open" | "full" | ""),
         features: has.features,
         gres: has.gres,
+        silent: false,
         busy: has.busy,
     }
 }
