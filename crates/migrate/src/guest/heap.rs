@@ -75,6 +75,13 @@ impl Heap {
     }
 }
 
+impl Heap {
+    /// By a break that was asked for: a free one may go below that later without a word.
+    pub fn grew(&mut self, start: u64, end: u64) {
+        self.free.iter_mut().for_each(|free| free.stale.insert(start, end, Backing::Local));
+    }
+}
+
 /// `struct prctl_mm_map`: all but the break is of no program's (`somewhere`), as nothing of this process's is but its memory.
 pub(super) fn map(brk: u64, somewhere: u64) -> [u8; MAP_BYTES] {
     let mut words = [somewhere; MAP_BYTES / 8];

@@ -167,6 +167,7 @@ impl Guest {
                 let (old, new) = (page_ceil(self.brk), page_ceil(ret));
                 if new > old {
                     self.areas.insert(old, new, Backing::Local);
+                    self.heap.grew(old, new);
                 } else {
                     self.areas.remove(new, old);
                 }
