@@ -45,7 +45,10 @@ impl Guest {
             let mut bytes = vec![0; (end - start) as usize];
             if self.kin[&kin].read_all(start, &mut bytes) && blake3::hash(&bytes) == *sum {
                 let run = Run { addr: start, pages: ((end - start) / PAGE) as u32, zero: false };
+                // They were neither pulled nor pushed.
+                let (_, pulled, pushed) = self.counted;
                 self.install(&[run], &bytes)?;
+                (self.counted.1, self.counted.2) = (pulled, pushed);
                 self.found += u64::from(run.pages);
                 continue;
             }

@@ -453,7 +453,7 @@ impl Guest {
             stopped: self.paused,
             calls,
             pulled,
-            pushed: pushed - self.found,
+            pushed,
             found: self.found,
             cpu_abroad_ms: ms,
             cpu_by_node: vec![(self.order.node.clone(), ms)],
